@@ -66,7 +66,7 @@ static size_t expected_products(const st_matrix *w, const st_input *input, size_
   return groups * (of_tokens * deep * 2 + list_products(input)) * st_coding_of(w->form).subs;
 }
 
-// Calls AMX's product, which must have taken as many products of tiles as it ought to.
+// Calls AMX's product, which must take the expected number of tile products.
 static void counted_matmul(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,
                            size_t stride) {
   size_t before = tile_products, expected = expected_products(w, input, first, last);
@@ -112,7 +112,7 @@ static void check_form(const st_kernels *k, const st_kernels *reference, st_form
   }
 }
 
-// What the second copy has of a token.
+// A token's codes in the second copy.
 static bool same_token(const st_input *input, size_t token) {
   st_view v = st_view_input(input);
   st_amx_view copy = st_amx_view_input(input);

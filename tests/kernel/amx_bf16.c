@@ -146,7 +146,7 @@ static bool like_scalar(float got, float scalar, float bound) {
 }
 
 // The largest numbers, infinities, NaN and small ones in one token, against the scalar table: no sum becomes infinite
-// or NaN that is not there, and other tokens do not see it.
+// or NaN that is not there, and other tokens are unaffected.
 static void check_extremes(const st_kernels *reference, size_t tokens) {
   const float values[] = {FLT_MAX,         -FLT_MAX, INFINITY,         -INFINITY,  NAN, st_float_from_bits(0x7F800001),
                           0x1.FFFFFEp126f, -0.0f,    0x1.FFFFFEp-112f, FLT_MIN / 8};
@@ -173,7 +173,7 @@ static void check_extremes(const st_kernels *reference, size_t tokens) {
   free_matrix(&w);
 }
 
-// The listed shapes, one a round, and some of any; the first round has every extreme.
+// The listed shapes, one a round, and some random ones; the first round has every extreme.
 static void check_shapes(const st_kernels *reference, size_t round) {
   static const size_t shapes[][3] = {{16, 32, 1},   {50, 96, 33},   {33, 1, 16},  {100, 1024, 32}, {48, 1056, 48},
                                      {40, 2560, 5}, {17, 67, 100},  {5, 96, 64},  {18, 352, 130},  {20, 320, 15},
@@ -187,7 +187,7 @@ static void check_shapes(const st_kernels *reference, size_t round) {
   for (size_t i = 0; i < 3; i++) check_parts(1 + random_below(70));
 }
 
-// Forms without a product of their own take the same input.
+// Forms without a product of their own use the same input.
 static void check_other_forms(const st_kernels *reference) {
   for (int form = 0; form < ST_FORM_COUNT; form++) {
     if (!st_form_takes((st_form)form, ST_ACT_F32)) continue;

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const kernel_test *const kernel_tests[] = {
-    &test_formats, &test_quantize_token, &test_rmsnorm, &test_glu,         &test_add,
-    &test_rope,    &test_hadamard,       &test_attend,  &test_attend_deep, &test_recurrent};
+static const kernel_test *const kernel_tests[] = {&test_formats,     &test_quantize_token, &test_rmsnorm,  &test_glu,
+                                                  &test_add,         &test_rope,           &test_hadamard, &test_attend,
+                                                  &test_attend_deep, &test_recurrent};
 enum { KERNEL_TESTS = sizeof kernel_tests / sizeof *kernel_tests };
 
 typedef struct {
@@ -90,7 +90,7 @@ static void print_coverage(const checked_table *tables, size_t n) {
   printf("\n");
 }
 
-// Each table that this processor runs; those that it does not are named as skipped.
+// Each table that this processor can run; the others are named as skipped.
 static int run_checks(const options *o) {
   static checked_table tables[TABLES_MOST];
   st_kernels reference;

@@ -22,7 +22,7 @@ static void *allocate(size_t n) {
   return p;
 }
 
-// Bytes of chance, in which every code occurs, 3 too; scales become finite.
+// Random bytes, in which every code occurs, including 3; scales are made finite.
 static uint8_t *make_tensor(const st_format *f, st_shape shape, uint64_t bytes, st_random *r) {
   uint8_t *data = allocate((size_t)bytes);
   for (uint64_t i = 0; i < bytes; i++) data[i] = (uint8_t)st_random_u64(r);
@@ -51,7 +51,7 @@ static void pack_slowly(const st_format *f, st_shape shape, const st_strip *stri
   free(rows);
 }
 
-// Every group of a matrix, from strips of one group and of all that one strip can hold.
+// Every group of a matrix, from strips of one group and of as many as a strip can hold.
 static void check_matrix(const st_format *f, st_shape shape, st_random *r) {
   uint64_t bytes;
   assert_true(st_form_takes_strips(f, shape));
@@ -72,7 +72,7 @@ static void check_matrix(const st_format *f, st_shape shape, st_random *r) {
       const st_strip *strip = i ? &all : &one;
       memset(found, 0xA5, size);
       st_form_pack_strip(f, shape, strip, data + strip->offset, scales, row, found);
-      // What rounding the group's size up adds is nobody's.
+      // The bytes that rounding the group's size up adds are undefined.
       size_t used = f->scales == ST_SCALE_BLOCK ? shape.columns / f->block * (32 + f->block * 4) : size;
       for (size_t b = 0; b < used; b++) {
         if (want[b] == found[b]) continue;
@@ -100,7 +100,7 @@ static void same_bytes(void **state) {
       for (int k = 0; k < 3; k++) check_matrix(f, (st_shape){rows[i], columns[k]}, &r);
     }
   }
-  // Steps that are shorter than 256, and rows that are no steps at all.
+  // Steps that are shorter than 256, and rows that are not made of steps.
   static const struct {
     const char *name;
     uint64_t columns;
@@ -111,7 +111,7 @@ static void same_bytes(void **state) {
   }
 }
 
-// Shapes whose rows begin within a step, or whose groups would be cut, go the other way.
+// Shapes whose rows begin within a step, or whose groups would be cut, are packed by way of trits.
 static void other_shapes(void **state) {
   (void)state;
   static const struct {
@@ -126,8 +126,8 @@ static void other_shapes(void **state) {
   }
 }
 
-// A T5 or T5B group made of a T16 or T16B one, in its place or before it, is the one made of the trits, and reads as
-// they do.
+// A T5 or T5B group made of a T16 or T16B one, in place or before it, equals the one made of the trits, and reads as
+// those.
 static void check_squeeze(const st_kernels *k, st_form from, size_t columns, uint32_t block, st_random *r) {
   const st_format *f = st_format_get(ST_HF_U8);
   st_form to = st_form_squeezed(from, block);

@@ -57,8 +57,8 @@ static bool same_block(st_activation kind, const token_view *x, const token_view
   return true;
 }
 
-// Of floats only the columns: past them is zero times the norm's factor, which may be NaN, and is multiplied by nothing
-// that counts.
+// Of floats only the columns: past them is zero times the norm's factor, which may be NaN, and is multiplied by padding
+// alone.
 static bool same_codes(st_activation kind, size_t columns, const token_view *x, const token_view *y) {
   size_t group = kind == ST_ACT_F32 ? 1 : 4;
   for (size_t i = 0; i < (kind == ST_ACT_F32 ? columns : x->v.padded); i++) {
@@ -130,7 +130,7 @@ static bool same_token(st_activation kind, size_t columns, const token_view *x, 
   return true;
 }
 
-// Values of a model's kind, with what floats have at their edges strewn among them.
+// Values such as models have, mixed with extreme floats.
 static void edged_activations(float *x, size_t n) {
   static const float edges[] = {0, -0.0f, 1e-36f, 9e-37f, 1e-40f, 3e38f, INFINITY, -INFINITY, NAN};
   random_activations(x, n, RANDOM);

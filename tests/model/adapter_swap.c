@@ -1,5 +1,5 @@
-// LoRA adapters that come and go while the model stays, against logits of merged weights computed by
-// tools/make_model_references.py; and that nothing computed with some is taken for what others compute.
+// LoRA adapters that are loaded and freed while the model stays, against logits of merged weights computed by
+// tools/make_model_references.py; and nothing computed with some adapters is reused with others.
 #include "models.h"
 
 #include <math.h>
@@ -73,14 +73,14 @@ static double distance(const float *a, const float *b) {
   return worst;
 }
 
-// The logits after the last token, those of the last row that is wanted.
+// The logits after the last token: those of the last row that was requested.
 static void check_last(const float *logits, const float *wanted) {
   assert_non_null(logits);
   double worst = distance(logits, wanted + (want.n_ids - 1) * want.n_vocab);
   if (!(worst <= 1e-4)) fail_msg("logits differ by %g", worst);
 }
 
-// What a model without adapters gives, to the bit.
+// Bit-identical to a model without adapters.
 static float *plain_logits(void) {
   setun_model *m = load(MODEL, NULL);
   setun_session *s = session(m, 0, 2);
@@ -110,7 +110,7 @@ static void sessions(void **state) {
   } turns[] = {{first, 1, want.first}, {both, 1, want.both}, {NULL, 1, NULL},    {whole, 0.75f, want.first},
                {whole, 0, NULL},       {both, 1, want.both}, {nothing, 1, NULL}, {first, 1, want.first}};
   for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
-    // The tokens stay, and what they gave is computed anew.
+    // The tokens stay, and their keys and values are computed again.
     use(s, turns[i].adapters, turns[i].scale);
     assert_null(setun_session_logits(s));
     assert_int_equal(setun_session_position(s), n);
@@ -157,7 +157,7 @@ static int add_with(setun_context *c, const setun_adapters *a, float scale) {
   return sequence;
 }
 
-// Sequences with several adapters in one call, in passes of many sizes: each as if it were alone.
+// Sequences with several adapters in one call, in passes of many sizes: each gives what it gives alone.
 static void contexts(void **state) {
   (void)state;
   setun_model *m = load_with(RANK, BYTES);
@@ -169,7 +169,7 @@ static void contexts(void **state) {
     int sequences[] = {add_with(c, first, 1), add_with(c, NULL, 1), add_with(c, both, 1), add_with(c, first, 1), -1};
     good(setun_context_fork(c, sequences[2], &sequences[4], &err), &err);
     const float *rows[] = {want.first, NULL, want.both, want.first, want.both};
-    const size_t before[] = {0, 2, want.n_ids - 1, want.n_ids - 1, 1}; // tokens of a call before
+    const size_t before[] = {0, 2, want.n_ids - 1, want.n_ids - 1, 1}; // tokens of an earlier call
     setun_batch_entry entries[5];
     for (int i = 0; i < 5; i++) {
       entries[i] = (setun_batch_entry){sequences[i], SETUN_LOGITS_NONE, want.ids, before[i]};
@@ -210,7 +210,7 @@ static uint32_t reused(setun_context *c, const setun_adapters *a, float scale, i
   return position;
 }
 
-// Beginnings are reused by sequences with the same adapters and the same scale only, dropped or not.
+// Beginnings are reused only by sequences with the same adapters and scale, dropped or not.
 static void reuse(void **state) {
   (void)state;
   setun_model *m = load_with(RANK, BYTES);
@@ -265,7 +265,7 @@ static void saved_sessions(void **state) {
   good(setun_session_load_memory(s, bytes, length, &err), &err);
   eval(s, want.ids + want.n_ids - 1, 1, NULL);
   check_last(setun_session_logits(s), want.first);
-  // The same as a model that is loaded with them.
+  // The same as a model that was loaded with them.
   setun_model_params p = setun_model_params_default();
   setun_model *with = NULL;
   p.precise = true;
@@ -326,7 +326,7 @@ static void refused(void **state) {
   setun_model_free(v);
 }
 
-// A text whose beginning was forgotten cannot be computed anew with others.
+// A text whose beginning was forgotten cannot be computed again with other adapters.
 static void forgotten(void **state) {
   (void)state;
   setun_model *m = load_with(RANK, BYTES);
@@ -355,7 +355,7 @@ static void forgotten(void **state) {
   setun_model_free(m);
 }
 
-// Bytes are counted, come back, and are in the plan.
+// Bytes are counted, returned when adapters are freed, and part of the plan.
 static void memory(void **state) {
   (void)state;
   setun_model *m = load_with(RANK, BYTES);

@@ -77,8 +77,8 @@ static void several(void **state) {
   check(GOLDEN "gguf/llama3.gguf", other, 3, "llama3", "logits_both", 0, 1e-4);
 }
 
-// The ternary product keeps its int8 activations, the adapter computes in floats beside it. The bound is that of BitNet
-// models whose activations are rounded.
+// The ternary product keeps its int8 activations; the adapter computes in floats in addition. The bound is that of
+// BitNet models whose activations are rounded.
 static void ternary(void **state) {
   (void)state;
   check(GOLDEN "hf/bitnet-auto", &(setun_adapter){NUMPY "adapter-bitnet", 0.75f}, 1, "bitnet-auto", "logits_first", 0,

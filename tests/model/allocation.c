@@ -1,6 +1,6 @@
-// Out of memory everywhere: the n-th allocation of the library fails, for one n after the other. What was asked for
-// then either fails with SETUN_ERROR_MEMORY or gives the result that it always gives; nothing is lost (which the
-// address sanitizer sees), and what there was before still works. See allocators.h.
+// Out of memory everywhere: the n-th allocation of the library fails, for every n. The call either fails with
+// SETUN_ERROR_MEMORY or gives its usual result; nothing leaks (which the address sanitizer checks), and the objects
+// that existed before still work. See allocators.h.
 #define _DEFAULT_SOURCE // mkdtemp
 #include "allocators.h"
 #include "models.h"
@@ -10,12 +10,12 @@
 
 enum { DENSE = 3000, STEP = 7, MOST = 40000 };
 
-// ---- what is tried ----
+// ---- the work ----
 
-// What the work has to work with, and a digest of all that it gave.
+// The objects that the work uses, and a digest of all its results.
 typedef struct {
   const char *path;
-  const setun_model *model; // NULL: where it is loaded
+  const setun_model *model; // NULL: the work loads it
   uint64_t digest;
 } work;
 
@@ -144,7 +144,7 @@ static setun_status compute(work *w, setun_context *c, setun_error *err) {
 static const setun_context_params small = {
     .size = sizeof small, .n_ctx = 96, .n_seq_max = 2, .n_cache = 192, .n_batch = 8, .n_logits = 6, .threads = 2};
 
-// Text without an end.
+// Text of unlimited length.
 static const setun_context_params endless = {.size = sizeof endless,
                                              .n_seq_max = 2,
                                              .n_cache = 192,
@@ -162,7 +162,7 @@ static setun_status serve(work *w, setun_error *err) {
   return s;
 }
 
-// Once there is a context, nothing is allocated: every allocation fails, and all goes well.
+// A context allocates nothing once it exists: every allocation fails, and every call succeeds.
 static void computing_allocates_nothing(void **state) {
   (void)state;
   const char *const paths[] = {GOLDEN "hf/bitnet-auto", GOLDEN "hf/gpt-oss", GOLDEN "hf/gemma3"};
@@ -327,7 +327,7 @@ static setun_status match(work *w, setun_error *err) {
   return s;
 }
 
-// ---- one n after the other ----
+// ---- every n ----
 
 // Tries the work with the n-th allocation failing. False when there are fewer.
 static bool try_without(work w, work_fn fn, const char *name, long n, uint64_t want, long *carried_on) {
@@ -364,7 +364,7 @@ static void each_allocation(work w, work_fn fn, const char *name) {
     print_message("%s of %s: %ld of about %ld allocations failed%s, %ld without effect\n", name,
                   w.path + sizeof GOLDEN - 1, tried, n, all_later ? " with all later ones" : "", carried_on);
   }
-  whole = w; // and all is well again
+  whole = w; // and everything works again
   if (fn(&whole, &err) != SETUN_OK) fail_msg("%s: %s", name, err.message);
 }
 

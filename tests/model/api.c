@@ -1,5 +1,5 @@
-// Every error return of setun.h that arguments can cause: the status, one line that names what was wrong, outputs as
-// they were, and the same status without a setun_error.
+// Every error of setun.h that arguments can cause: the status, one line that names what was wrong, unchanged outputs,
+// and the same status without a setun_error.
 #define _XOPEN_SOURCE 700 // mkstemp
 #include "models.h"
 
@@ -57,7 +57,7 @@ static void loading(void **state) {
       "stq1_0, stq1_0-42, found",
       setun_model_load, MODEL, &p, &m);
   REFUSED(SETUN_ERROR_ARGUMENT, "\"q17\"", setun_model_load, MODEL, &p, &m);
-  p.assume = "f32"; // whose type is nobody else's
+  p.assume = "f32"; // whose type has one meaning
   REFUSED(SETUN_ERROR_ARGUMENT, "\"f32\"", setun_model_load, MODEL, &p, &m);
   p.assume = NULL, p.threads = -1;
   REFUSED(SETUN_ERROR_ARGUMENT, "-1", setun_model_load, MODEL, &p, &m);
@@ -158,7 +158,7 @@ static void sessions(void **state) {
   REFUSED(SETUN_ERROR_IO, "no-such-file", setun_session_load, s, "no-such-file");
   REFUSED(SETUN_ERROR_FORMAT, "README.md", setun_session_load, s, MODEL "/README.md");
   assert_int_equal(setun_session_position(s), 5);
-  setun_session_stop(s); // nothing runs, so that nothing is stopped
+  setun_session_stop(s); // nothing runs, so nothing is stopped
   eval(s, ids, 1, NULL);
   setun_session_free(s);
   setun_session_free(NULL);
@@ -295,7 +295,7 @@ static void ceilings(void **state) {
   assert_true(c.read_bytes_per_s == 77);
 }
 
-// What a conversion cannot mean, or cannot do; nothing is written.
+// Conversions that make no sense, or are impossible; nothing is written.
 static void conversions(void **state) {
   (void)state;
   static const char target[] = "no-such-folder/converted.gguf";

@@ -1,12 +1,12 @@
 // Every function of setun.h with NULL and nonsense for each of its arguments: refused by status where NULL has no
-// meaning of its own, and never a crash. The calls are made from the header by tests/support/make_api_calls.py.
+// meaning of its own; never a crash. The calls are made from the header by tests/support/make_api_calls.py.
 #define _XOPEN_SOURCE 700 // mkdtemp
 #include "models.h"
 
 #include <math.h>
 #include <unistd.h>
 
-// What the calls use as right arguments.
+// The valid arguments of the calls.
 static const char *const model_path = GOLDEN "hf/bitnet-auto";
 static char folder[] = "/tmp/setun-arguments-XXXXXX", target_path[64];
 static const char conversation[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}";
@@ -170,7 +170,7 @@ static void every_function(void **state) {
   snprintf(target_path, sizeof target_path, "%s/target.gguf", folder);
   make_objects();
   for (size_t i = 0; i < sizeof api_calls / sizeof *api_calls; i++) {
-    print_message("%s\n", api_calls[i].name); // a crash is then where it says
+    print_message("%s\n", api_calls[i].name); // a crash then shows where it happened
     api_calls[i].call();
     unlink(target_path);
   }

@@ -1,4 +1,4 @@
-// The chat section of setun.h: what it refuses, and answers told apart token by token.
+// The chat section of setun.h: what it refuses, and the parts of answers, token by token.
 #include "models.h"
 
 #define MODEL SETUN_SOURCE_DIR "/models/setun-tales-7m"
@@ -86,7 +86,7 @@ static void without_a_model(void **state) {
   setun_chat_free(chat);
 }
 
-// The capacity bounds what is written, not what is counted.
+// The capacity limits what is written, not what is counted.
 static void capacities(void **state) {
   (void)state;
   setun_model *m = vocabulary();
@@ -96,7 +96,7 @@ static void capacities(void **state) {
   size_t total = 0, n = 0;
   assert_int_equal(setun_rendering_tokenize(r, all, 64, &total, NULL), SETUN_OK);
   assert_in_range(total, 4, 64);
-  assert_int_equal(all[0], 0);         // added, as the tokenizer wants it
+  assert_int_equal(all[0], 0);         // added, as the tokenizer specifies
   assert_int_equal(all[total - 1], 0); // the template's own
   for (size_t capacity = 0; capacity <= total; capacity++) {
     memset(some, 0x55, sizeof some);
@@ -142,7 +142,7 @@ static void answers(void **state) {
     assert_int_equal(setun_tokenize(m, rows[i].answer, strlen(rows[i].answer), 0, ids, 128, &n, NULL), SETUN_OK);
     assert_int_equal(setun_reply_new(r, &reply, NULL), SETUN_OK);
     for (size_t k = 0; k < n; k++) assert_int_equal(setun_reply_push(reply, ids[k], take, &a, NULL), SETUN_OK);
-    assert_int_equal(setun_reply_push(reply, 1, take, &a, NULL), SETUN_OK); // an end token is no text
+    assert_int_equal(setun_reply_push(reply, 1, take, &a, NULL), SETUN_OK); // an end token is not text
     assert_int_equal(setun_reply_finish(reply, take, &a, NULL), SETUN_OK);
     assert_string_equal(a.text[SETUN_CHANNEL_REASONING], rows[i].reasoning);
     assert_string_equal(a.text[SETUN_CHANNEL_CONTENT], rows[i].content);
@@ -160,7 +160,7 @@ static void answers(void **state) {
   setun_model_free(m);
 }
 
-// What a user writes behind the template's mark for thoughts does not open them.
+// A user's text after the template's mark for thoughts does not open them.
 static void thoughts_are_the_templates(void **state) {
   (void)state;
   setun_model *m = vocabulary();

@@ -27,7 +27,7 @@ static bool keep(const char *text, size_t length, void *user) {
 
 // ---- stop texts ----
 
-// What must come out of a text: everything before the stop text that is complete first, of several the longest.
+// The expected output of a text: everything before the stop text that is complete first, of several the longest.
 static size_t cut(const char *text, size_t n, const char *const *stops, size_t n_stops, bool *found) {
   for (size_t end = 1; end <= n; end++) {
     size_t longest = 0;
@@ -42,7 +42,7 @@ static size_t cut(const char *text, size_t n, const char *const *stops, size_t n
   return n;
 }
 
-// Texts over two letters and stop texts over the same, cut into pieces in every way of a seed.
+// Texts and stop texts over two letters, cut into pieces at random.
 static void stop_texts(void **state) {
   (void)state;
   static const char *const sets[][3] = {{"ab"}, {"aab", "ba"}, {"abab", "bb", "a"}, {"bba", "abba", "aaaaaa"}, {NULL}};
@@ -168,7 +168,7 @@ static void equals_a_loop(void **state) {
   finish(&b);
 }
 
-// Every part of the text as a stop text: what comes out is what stands before it for the first time.
+// Every part of the text as a stop text: the output is what precedes its first occurrence.
 static void stops_anywhere(void **state) {
   (void)state;
   story whole = begin(MODEL);
@@ -301,7 +301,7 @@ static void model_in_memory(void **state) {
   st_free(bytes);
 }
 
-// A budget for which weights would stream is refused before any is read: what is not a file on disk does not.
+// A budget that would need streaming is refused before any weight is read: only files on disk can be streamed.
 static void source_does_not_stream(void **state) {
   (void)state;
   setun_error err = {SETUN_OK, ""};
@@ -361,7 +361,7 @@ static void session_in_memory(void **state) {
 
 // ---- structs ----
 
-// A program that was built when there were fewer members, and one with more of them.
+// A program that was built with fewer members, and one with more of them.
 static void other_sizes(void **state) {
   (void)state;
   setun_error err = {SETUN_OK, ""};

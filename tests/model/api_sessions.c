@@ -15,7 +15,7 @@
 #define OTHER GOLDEN "hf/llama3"
 
 enum { THREADS = 4, TOKENS = 40 };
-enum { EXTENT_WORDS = 4 }; // of a session file, before one a layer
+enum { EXTENT_WORDS = 4 }; // of a session file, before the first layer
 
 // A text of its own for each seed, drawn with a sampler.
 typedef struct {
@@ -47,7 +47,7 @@ static void *write_text(void *user) {
   return NULL;
 }
 
-// Each text as it is alone, then all of them at once on threads of their own, two models among them.
+// Each text alone, then all of them at once on threads of their own, with two models.
 static void at_once(void **state) {
   (void)state;
   setun_model *models[2] = {load(MODEL, NULL), load(OTHER, NULL)};
@@ -71,7 +71,7 @@ static void at_once(void **state) {
   setun_model_free(models[0]);
 }
 
-// Says that the evaluation is at work, and keeps it there until it is stopped; never waits for ever.
+// Reports that the evaluation runs, and keeps it running until it is stopped, for a limited time.
 typedef struct {
   setun_session *session;
   atomic_int calls;
@@ -104,7 +104,7 @@ static void stopped_from_another_thread(void **state) {
   assert_int_equal(setun_session_eval(s, ids, 64, &p, &err), SETUN_ERROR_CANCELED);
   pthread_join(thread, NULL);
   assert_true(atomic_load(&w.calls) < 64);
-  // whole passes were kept; going on from there gives what a session gives that nobody stopped
+  // complete passes were kept; continuing gives what a session gives that was not stopped
   uint32_t done = setun_session_position(s);
   assert_int_equal(done % 4, 0);
   assert_true(done < 64);
@@ -130,7 +130,7 @@ static int make_folder(void **state) {
 static int remove_folder(void **state) {
   (void)state;
   unlink(path);
-  return rmdir(folder); // fails when something was left beside the file
+  return rmdir(folder); // fails if something was left beside the file
 }
 
 static setun_session *new_session(const setun_model *m, setun_kv_type kv, uint32_t n_ctx) {
@@ -158,7 +158,7 @@ static void round_trip(void **state) {
       setun_session *a = new_session(m, (setun_kv_type)kv, 0), *b = new_session(m, (setun_kv_type)kv, 64);
       eval(a, tale, n, NULL);
       save(a);
-      eval(b, tale, 3, NULL); // loading replaces what there is
+      eval(b, tale, 3, NULL); // loading replaces the contents
       assert_int_equal(setun_session_load(b, path, NULL), SETUN_OK);
       assert_int_equal(setun_session_position(b), n);
       assert_null(setun_session_logits(b));
@@ -301,7 +301,7 @@ static void damaged(void **state) {
   longer[8] = 99;
   write_file(longer, n);
   refuse(b, SETUN_ERROR_UNSUPPORTED, "a later version");
-  // after all that the session goes on as if nothing had been tried
+  // after all that the session continues as if nothing had been tried
   c = new_session(m, SETUN_KV_F16, 0);
   eval(b, tale + 4, TALE - 4, NULL);
   eval(c, tale, TALE, NULL);
@@ -332,7 +332,7 @@ static void of_another_kind(void **state) {
   setun_model_free(other);
 }
 
-// Saving over a file, where nothing can be written: the file is as it was.
+// Saving over a file in a folder that cannot be written: the file is unchanged.
 static void saved_whole_or_not_at_all(void **state) {
   (void)state;
   setun_model *m = load(MODEL, NULL);

@@ -1,4 +1,4 @@
-// Every backend of the registry: passes over several runs of tokens, which give each sequence the bits that it has
+// Every backend of the registry: passes over several runs of tokens, which are bit-identical to each sequence
 // alone; the logits of all models of golden/hf beside those of the CPU's scalar table; and errors of a device, which
 // end an evaluation and leave the session usable.
 #include "placed.h"
@@ -34,7 +34,7 @@ enum {
 enum { LAYERS = 2, LAYER_PAGES = (TOKENS + ST_CACHE_POSITIONS - 1) / ST_CACHE_POSITIONS };
 enum { SEQUENCE_PAGES = LAYERS * LAYER_PAGES };
 
-// The pages of two sequences lie among each other, backwards; those of one that is alone in order.
+// The pages of two sequences are interleaved, backwards; those of a single sequence are in order.
 static uint32_t together_pages[2][SEQUENCE_PAGES], alone_pages[SEQUENCE_PAGES];
 
 static void number_pages(void) {
@@ -145,7 +145,7 @@ static void runs_with(const st_backend *b, setun_kv_type kv, int threads, uint32
       rows += run.n * WIDTH;
     }
   }
-  // what was stored is the same, too
+  // the stored keys and values are the same, too
   enum { SAVED = 60 };
   static char keys[2][SAVED * HEAD_DIM * 4 + SAVED * 4], values[2][SAVED * HEAD_DIM * 4 + SAVED * 4];
   size_t key_bytes = SAVED * both.b->cache_row_size(kv, true, HEAD_DIM);
@@ -186,7 +186,7 @@ static void runs(void **state) {
   each_cache(runs_of);
 }
 
-// Tokens that see several parts of keys, one by one, which threads share; and all at once.
+// Tokens that see several parts of keys, which threads share: one by one, and all at once.
 static void parts_with(const st_backend *b, setun_kv_type kv, uint32_t window) {
   enum { BEFORE = 1020, AFTER = TOKENS - BEFORE };
   static float want[TOKENS * WIDTH], got[TOKENS * WIDTH];
@@ -269,19 +269,19 @@ static float *logits_of(const char *path, const st_backend *b, const char *isa, 
   return out;
 }
 
-// How far from one another, of the largest.
+// The largest difference, relative to the largest value.
 static double distance(const float *a, const float *b, size_t n) {
   double most = 0, largest = 0;
   for (size_t i = 0; i < n; i++) {
     double d = fabs((double)a[i] - b[i]), v = fabs((double)b[i]);
-    if (!(d <= most)) most = d; // also what is no number
+    if (!(d <= most)) most = d; // also NaN
     if (v > largest) largest = v;
   }
   return most / largest;
 }
 
-// Additions in another order move the logits by a millionth. Where int8 activations are prescribed, that may make
-// another code of a number now and then.
+// Additions in another order change the logits by a millionth. Where int8 activations are prescribed, that may make
+// another code of a number occasionally.
 static void models_of(const st_backend *b, const char *path) {
   size_t n, m;
   bool int8;
@@ -328,7 +328,7 @@ static setun_status faulty_read(st_queue *queue, const st_array *array, uint32_t
   return s == SETUN_OK ? st_backend_find("cpu")->read(queue, array, token, n, out, err) : s;
 }
 
-// Whatever wait fails: the evaluation does, nothing of its pass counts, and the next one is right.
+// Whichever wait fails: the evaluation fails, its pass leaves nothing, and the next one is right.
 static void check_faults(const char *path, const uint32_t *resident_parts) {
   setun_error err = {SETUN_OK, ""};
   const st_placement_options options = {

@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-// One change; what is zero or NULL stays.
+// One change; members that are zero or NULL change nothing.
 typedef struct {
   const char *base;     // of tests/golden/gguf
   const char *key;      // in the header
@@ -13,7 +13,7 @@ typedef struct {
   uint32_t value;       // the key's new value: the bits of its first four bytes
   const char *tensor;   // gets another type
   uint32_t type;        // that one
-  uint32_t tail;        // zero bytes put behind the end
+  uint32_t tail;        // zero bytes appended
   const char *words[2]; // in the message
 } broken;
 

@@ -101,7 +101,7 @@ static bool count_rows(uint32_t position, const float *logits, void *user) {
   return true;
 }
 
-// What cannot be computed is no answer: neither the last logits nor those of each token are handed out.
+// Logits that cannot be computed are not returned: neither the last ones nor those of each token.
 static setun_status run(const setun_model *m, setun_error *err) {
   const setun_token ids[] = {1, 5, 9};
   int rows = 0;

@@ -1,6 +1,6 @@
 // Contexts: sequences in one pass give what each gives alone, bit for bit, through random schedules of forks,
 // truncation, drops, reuse, saving and loading in a pool that is nearly full; pages are shared and counted; a full pool
-// is an error that changes nothing. The reference is a session that holds one sequence's tokens and nothing else.
+// is an error that changes nothing. The reference is a session with one sequence's tokens and nothing else.
 #include "models.h"
 
 #include "base/random.h"
@@ -60,9 +60,9 @@ typedef struct schedule {
   setun_session *alone;
   size_t n_vocab;
   uint32_t n_ctx;
-  bool windows; // layers have one, and release what they do not see, or a state, of which they keep a few
+  bool windows; // layers have a window, and release what they do not see, or a state, of which they keep a few
   st_random random;
-  text texts[SEQUENCES]; // what each sequence should be
+  text texts[SEQUENCES]; // the expected tokens of each sequence
   text dropped;          // the last one
   unsigned full, compared;
 } schedule;
@@ -118,7 +118,7 @@ static void drop(schedule *s, int i) {
   s->texts[i].used = false;
 }
 
-// The refusal names what frees pages; that is done.
+// The refusal names what frees pages; the test does that.
 static void make_room(schedule *s, const setun_error *e) {
   const char *named = strstr(e->message, "dropping sequence ");
   assert_non_null(strstr(e->message, "the KV cache is full"));
@@ -178,7 +178,7 @@ static void reuse(schedule *s) {
   setun_error e = {SETUN_OK, ""};
   if (mine.n > 1) mine.n = 1 + below(s, mine.n);
   if (mine.n < s->n_ctx) mine.ids[mine.n++] = (setun_token)below(s, (uint32_t)s->n_vocab);
-  uint32_t least = 0; // sequences that there are must be found
+  uint32_t least = 0; // existing sequences must be found
   for (int i = 0; i < SEQUENCES && !s->windows; i++) {
     uint32_t same = 0;
     while (s->texts[i].used && same < s->texts[i].n && same + 1 < mine.n && s->texts[i].ids[same] == mine.ids[same])
@@ -279,7 +279,7 @@ static void run_schedule(const char *model, const char *format, int layers, uint
   cp.n_logits = MOST + SEQUENCES;
   cp.threads = 1 + (int)below(&s, 3);
   cp.kv_keys = (setun_kv_type)below(&s, 4), cp.kv_values = (setun_kv_type)below(&s, 4);
-  if (!below(&s, 2) && layers != RECURRENT) { // a window of the context's own, and sinks
+  if (!below(&s, 2) && layers != RECURRENT) { // a window of the context, and sinks
     cp.n_ctx = 0;
     cp.window = 1 + below(&s, 60);
     cp.sinks = below(&s, 2) ? below(&s, 70) : 0;
@@ -335,11 +335,11 @@ static void forks_share_pages(void **state) {
   assert_int_equal(info_of_context(c).pages_used, 3 * layers);
   go_on(c, copy, ids + 130, 1); // into the last page, which is copied
   assert_int_equal(info_of_context(c).pages_used, 4 * layers);
-  go_on(c, first, ids + 130, 2); // which is its own by now
+  go_on(c, first, ids + 130, 2); // which is its own by then
   assert_int_equal(info_of_context(c).pages_used, 4 * layers);
   EXPECT_OK(setun_context_truncate(c, copy, 64, &err));
   assert_int_equal(info_of_context(c).pages_used, 3 * layers);
-  go_on(c, copy, ids, 1); // behind a shared page, of which nothing is written
+  go_on(c, copy, ids, 1); // after a shared page, to which nothing is written
   assert_int_equal(info_of_context(c).pages_used, 4 * layers);
   EXPECT_OK(setun_context_drop(c, first, &err));
   assert_int_equal(info_of_context(c).pages_used, 2 * layers);
@@ -348,7 +348,7 @@ static void forks_share_pages(void **state) {
   setun_model_free(m);
 }
 
-// Of the sequence, its tokens and then those that follow: the logits of `n` tokens behind its position.
+// The logits of `n` tokens after the sequence's position: of its own tokens, then of those that follow.
 static void same_as_alone(const setun_model *m, setun_context *c, int sequence, const setun_token *ids, size_t all) {
   setun_session *s = NULL;
   setun_session_params p = {.size = sizeof p, .n_ctx = 256, .threads = 1};
@@ -371,7 +371,7 @@ static void prefixes_are_reused(void **state) {
   uint32_t position = 77;
   fill(ids, 200, 1, setun_model_n_vocab(m));
   fill(other, 200, 2, setun_model_n_vocab(m));
-  // Nothing has that beginning; then one has it, whole, and with its end cut off, since the last token is computed.
+  // No sequence has that beginning; then one has it, whole, and with its end cut off, since the last token is computed.
   EXPECT_OK(setun_context_reuse(c, ids, 200, &b, &position, &err));
   assert_int_equal(position, 0);
   EXPECT_OK(setun_context_drop(c, b, &err));
@@ -381,19 +381,19 @@ static void prefixes_are_reused(void **state) {
   assert_int_equal(position, 139);
   assert_int_equal(info_of_context(c).pages_used, 3 * layers);
   EXPECT_OK(setun_context_drop(c, b, &err));
-  // Of one that was dropped, as it is: no page more.
+  // Of one that was dropped, unchanged: no further page.
   EXPECT_OK(setun_context_drop(c, a, &err));
   EXPECT_OK(setun_context_reuse(c, ids, 200, &b, &position, &err));
   assert_int_equal(position, 140);
   assert_int_equal(info_of_context(c).pages_used, 3 * layers);
   same_as_alone(m, c, b, ids, 190);
-  // One that parts from it.
+  // One that differs after the beginning.
   memcpy(other, ids, 70 * sizeof *ids);
   other[70] = ids[70] ? 0 : 1;
   EXPECT_OK(setun_context_reuse(c, other, 200, &a, &position, &err));
   assert_int_equal(position, 70);
   same_as_alone(m, c, a, other, 120);
-  // What nobody has any more goes when its pages are needed, the least recently used first: 3 + 2 of 8 pages a layer
+  // Dropped sequences are freed when their pages are needed, the least recently used first: 3 + 2 of 8 pages a layer
   // are used, one of them twice.
   EXPECT_OK(setun_context_drop(c, b, &err));
   EXPECT_OK(setun_context_drop(c, a, &err));
@@ -422,7 +422,7 @@ static void full_pool(void **state) {
   go_on(c, b, ids, 129);
   assert_int_equal(info_of_context(c).pages, 5 * layers);
   assert_int_equal(info_of_context(c).pages_used, 5 * layers);
-  // Both go on; one of them could.
+  // Both continue; only one of them would fit.
   setun_batch_entry both[] = {{a, SETUN_LOGITS_LAST, ids + 100, 28}, {b, SETUN_LOGITS_LAST, ids, 64}};
   assert_int_equal(setun_context_eval(c, both, 2, NULL, &e), SETUN_ERROR_LIMIT);
   assert_non_null(strstr(e.message, "truncate"));
@@ -433,7 +433,7 @@ static void full_pool(void **state) {
   same_as_alone(m, c, a, ids, 128);
   EXPECT_OK(setun_context_drop(c, a, &err));
   EXPECT_OK(setun_context_eval(c, both + 1, 1, NULL, &err));
-  // Loading: as it was where there is no room.
+  // Loading without enough room changes nothing.
   size_t length = 0;
   EXPECT_OK(setun_context_save_memory(c, b, NULL, 0, &length, &err));
   char *bytes = malloc(length);
@@ -450,7 +450,8 @@ static void full_pool(void **state) {
   setun_model_free(m);
 }
 
-// A dropped sequence shares the page that one goes on in, and no page is free: it is forgotten, and nothing is copied.
+// A dropped sequence shares the page that another continues in, and no page is free: it is freed, and nothing is
+// copied.
 static void dropped_ones_make_room(void **state) {
   (void)state;
   setun_model *m = load(TALES, NULL);
@@ -468,7 +469,7 @@ static void dropped_ones_make_room(void **state) {
   setun_model_free(m);
 }
 
-// What a plan counts is what a context has: its pages, with attention's scratch of some KiB beside them.
+// A plan counts what a context takes: its pages, and some KiB of scratch for attention.
 static void planned(void **state) {
   (void)state;
   setun_error e = {SETUN_OK, ""};
@@ -494,7 +495,7 @@ static void planned(void **state) {
   setun_model_free(m);
 }
 
-// What is asked wrongly is refused before anything is computed.
+// Invalid requests are refused before anything is computed.
 static void refusals(void **state) {
   (void)state;
   setun_model *m = load(TALES, NULL);

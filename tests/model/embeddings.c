@@ -1,5 +1,5 @@
-// Embeddings through contexts: the golden vectors, however the tokens are cut into calls and passes; what was pooled
-// otherwise is refused.
+// Embeddings through contexts: the golden vectors, however the tokens are split into calls and passes; a sequence that
+// was pooled otherwise is refused.
 #include "models.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ static void embed(setun_context *c, const setun_embedding_input *texts, size_t n
   if (setun_context_embed(c, texts, n, NULL, out, &err) != SETUN_OK) fail_msg("%s", err.message);
 }
 
-// Against the vector that the official computation has of the name.
+// Against the official computation's vector of that name.
 static void compare(const golden *g, const char *name, const float *x) {
   size_t count;
   float *want = golden_read(g, name, "F32", &count, NULL);
@@ -39,7 +39,7 @@ static void compare(const golden *g, const char *name, const float *x) {
     b += (double)want[i] * (double)want[i];
   }
   assert_true(fabs(a - 1) < 1e-5);
-  assert_true(dot / sqrt(a * b) > 0.999); // flipped roundings of int8 activations are allowed for
+  assert_true(dot / sqrt(a * b) > 0.999); // allows for other roundings of int8 activations
   st_free(want);
 }
 
@@ -67,7 +67,7 @@ static void golden_vectors(void **state) {
   golden_close(&g);
 }
 
-// ---- the same to the bit ------------------------------------------------------------------------------------------
+// ---- bit-identical ------------------------------------------------------------------------------------------------
 
 enum { TEXTS = 9, LONGEST = 150 };
 
@@ -79,7 +79,7 @@ static void make_texts(setun_token ids[TEXTS][LONGEST], setun_embedding_input te
   }
 }
 
-// A sequence's tokens, some at a time.
+// A sequence's tokens, a few at a time.
 static void embed_in_pieces(setun_context *c, const setun_embedding_input *text, size_t piece, float *out) {
   setun_error err = {SETUN_OK, ""};
   int q = 0;
@@ -106,7 +106,7 @@ static void same_however_cut(void **state) {
     for (size_t i = 0; i < TEXTS; i++) embed(whole, &texts[i], 1, want[i]);
     embed(whole, texts, TEXTS, found[0]);
     assert_memory_equal(found, want, sizeof want);
-    embed(small, texts, TEXTS, found[0]); // a cache that few of them fit into at once
+    embed(small, texts, TEXTS, found[0]); // a cache that holds few of them at once
     assert_memory_equal(found, want, sizeof want);
     for (size_t i = 0; i < TEXTS; i++) embed_in_pieces(small, &texts[i], 1 + i * 7, found[i]);
     assert_memory_equal(found, want, sizeof want);
@@ -127,7 +127,7 @@ static void eval_as(setun_context *c, int q, setun_logits logits, const setun_to
     fail_msg("%s", err.message);
 }
 
-// What has to be pooled is; in `mean` all tokens, in `last` and `cls` one of them.
+// Which tokens are pooled: in `mean` all, in `last` and `cls` one of them.
 static void what_was_not_pooled(void **state) {
   (void)state;
   static const setun_token ids[] = {5, 6, 7, 8};

@@ -21,7 +21,7 @@ typedef struct opened {
   st_model *model;
 } opened;
 
-// With so many experts in the cache and nothing else resident that need not be; 0: all of it is resident.
+// With so many experts in the cache, and otherwise only resident what must be; 0: everything is resident.
 static opened open_path(const char *path, uint32_t cached) {
   opened o = {0};
   setun_error err = {SETUN_OK, ""};
@@ -39,7 +39,7 @@ static void close_model(opened *o) {
   st_directory_free(o->directory);
 }
 
-// Logits behind a prompt in batches of `n_batch`, and behind each token that follows: [1 + TOKENS - PROMPT, n_vocab].
+// Logits after a prompt in batches of `n_batch`, and after each token that follows: [1 + TOKENS - PROMPT, n_vocab].
 static setun_status run(const st_model *m, uint32_t n_batch, int threads, float *logits, setun_error *err) {
   const setun_session_params p = {.size = sizeof p, .n_ctx = 64, .n_batch = n_batch, .threads = threads};
   setun_token ids[TOKENS];
@@ -88,7 +88,7 @@ static void check_model(const char *path) {
     }
     st_streamer_stats stats = st_streamer_get_stats(o.placement->streamer);
     assert_true(stats.expert_misses > 0);
-    // What has room for all is read once.
+    // With room for all, each is read once.
     if (capacities[i] == h->n_expert * h->n_layer) assert_true(stats.expert_misses <= capacities[i]);
     if (capacities[i] == h->n_expert * h->n_layer) assert_true(stats.expert_hits > stats.expert_misses);
     close_model(&o);
@@ -113,7 +113,7 @@ static void families(void **state) {
   }
 }
 
-// ---- made models --------------------------------------------------------------------------------------------------
+// ---- synthetic models----------------------------------------------------------------------------------------------
 
 // A ternary mixture in a layout, its experts in tensors of their own or in stacks. The caller removes it.
 static void make_model(const char *layout, const char *experts, char *path, size_t size) {
@@ -141,7 +141,7 @@ static void layouts(void **state) {
     make_model(names[i][0], names[i][1], path, sizeof path);
     check_model(path);
     opened o = open_path(path, 8);
-    assert_int_equal(o.placement->plan.experts.direct, i < 2); // t16 is used where it was read
+    assert_int_equal(o.placement->plan.experts.direct, i < 2); // t16 is used without a copy
     close_model(&o);
     unlink(path);
   }
@@ -149,7 +149,7 @@ static void layouts(void **state) {
 
 // ---- files that change, memory ------------------------------------------------------------------------------------
 
-// A file that is shorter than it was: an error that names it, and the next pass says the same.
+// A file that was shortened: an error that names it, and the same in the next pass.
 static void changing(void **state) {
   (void)state;
   char path[512];
@@ -167,7 +167,7 @@ static void changing(void **state) {
   unlink(path);
 }
 
-// The cache takes what is left of the budget, and no more; what the plan counts for it is what its slots take.
+// The cache takes what is left of the budget, and no more; the plan counts what its slots take.
 static void budgets(void **state) {
   (void)state;
   char path[512];
@@ -217,7 +217,7 @@ static void policy(void **state) {
   }
   assert_int_equal(st_expert_policy_rule(p), ST_EXPERTS_BY_SCORE);
   assert_true(st_expert_policy_before(p, 1, 0) || st_expert_policy_before(p, 2, 0));
-  // For a very long text, and very long passes, scores stay numbers.
+  // Scores stay finite for a very long text, and very long passes.
   for (int i = 0; i < 2000; i++) {
     st_expert_policy_pass(p, UINT32_MAX);
     st_expert_policy_use(p, 3, UINT32_MAX);

@@ -48,7 +48,7 @@ static void all_names(void **state) {
   assert_true(for_each(GOLDEN "names/config-fields.txt", ST_HUGGINGFACE, is_classified) >= 650);
 }
 
-// A family's own rows name something, and say why it is neutral.
+// A family's own rows name a key, and say why it is neutral.
 static void own_rows(void **state) {
   (void)state;
   for (size_t i = 0; i < SPECS; i++) {
@@ -65,7 +65,7 @@ static void unknown_names(void **state) {
     assert_null(st_fact_find(specs[i], ST_GGUF, "no_such_key", 11));
     assert_null(st_fact_find(specs[i], ST_HUGGINGFACE, "no_such_name", 12));
     assert_null(st_fact_find(specs[i], ST_GGUF, "", 0));
-    assert_null(st_fact_find(specs[i], ST_GGUF, "block", 5)); // a part of a name is none
+    assert_null(st_fact_find(specs[i], ST_GGUF, "block", 5)); // a part of a name is not a name
   }
 }
 
@@ -140,7 +140,8 @@ static bool has_any(const void *user, const char *text) {
   return true;
 }
 
-// Falcon3-1.58bit and Falcon-E are Llama with packed ternary weights, whose scales divide: int8 activations, no sub-norms.
+// Falcon3-1.58bit and Falcon-E are Llama with packed ternary weights, whose scales divide: int8 activations, no
+// sub-norms.
 static void falcon(void **state) {
   (void)state;
   static const char *const configs[] = {
@@ -169,7 +170,7 @@ static void falcon(void **state) {
   }
 }
 
-// The templates that families name are there, in src/chat.
+// The templates that families name exist in src/chat.
 static void chat_templates(void **state) {
   (void)state;
   for (size_t i = 0; i < SPECS; i++) {
@@ -186,7 +187,7 @@ static void chat_templates(void **state) {
   }
 }
 
-// What the other container calls a family leads back to it: from each directory's family to GGUF and back.
+// The name of a family in the other container leads back to it: from each directory's family to GGUF and back.
 static void counterparts(void **state) {
   (void)state;
   for (size_t i = 0; i < SPECS; i++) {
@@ -202,8 +203,9 @@ static void counterparts(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(all_names),      cmocka_unit_test(own_rows),
-                                     cmocka_unit_test(unknown_names),  cmocka_unit_test(published_configs), cmocka_unit_test(falcon),
-                                     cmocka_unit_test(chat_templates), cmocka_unit_test(counterparts)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_names),     cmocka_unit_test(own_rows),
+                                     cmocka_unit_test(unknown_names), cmocka_unit_test(published_configs),
+                                     cmocka_unit_test(falcon),        cmocka_unit_test(chat_templates),
+                                     cmocka_unit_test(counterparts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

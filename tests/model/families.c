@@ -145,14 +145,14 @@ static void compare(const char *path, const char *kind, const char *name, double
   golden_close(&g);
 }
 
-// The reference of a kind and a name, and a model that shall give it.
+// The reference of a kind and a name, and a model that must reproduce it.
 static void compare_bounded(const char *path, const char *kind, const char *name) {
-  // BitNet's int8 roundings flip on the last bit of a float: only logits and tokens are held to a bound.
+  // The last bit of a float may change BitNet's int8 roundings: only logits and tokens are compared, with a bound.
   bool bitnet = !strncmp(name, "bitnet", 6);
   compare(path, kind, name, bitnet ? INFINITY : 1e-4, bitnet ? 0.06 : 1e-4, bitnet ? 0.95 : 1);
 }
 
-// Calls `fn` with the name of each of the golden files of a pattern, less what stands before and behind the asterisk.
+// Calls `fn` with the name of each golden file of a pattern: the part that the asterisk matches.
 static void each_file(const char *before, const char *behind, void (*fn)(const char *name)) {
   char pattern[512], name[256];
   glob_t found;
@@ -172,8 +172,8 @@ static void compare_hf(const char *name) {
   compare_bounded(path, "hf", name);
 }
 
-// A GGUF file has the reference of its name, or of what this begins with: files in a rotated basis give what the model
-// gives that was rotated.
+// A GGUF file has the reference of its name, or of a name that this begins with: files in a rotated basis give what the
+// original model gives.
 static void compare_gguf(const char *name) {
   char path[512], reference[512], of[256];
   snprintf(path, sizeof path, GOLDEN "gguf/%s.gguf", name);

@@ -1,6 +1,6 @@
-// Matrices that were finalized on the CPU: other bytes, the same products and rows as the scalar table's, which
-// changes none; and those with a code that five to a byte have no place for stay as they are. Memory that finalizing
-// frees is not taken.
+// Matrices that were finalized on the CPU: other bytes, the same products and rows as with the scalar table, which
+// changes none; matrices with a code that five to a byte cannot hold stay as they are. Memory that finalizing frees is
+// not in use.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ enum { TOKENS = 5 };
 
 static const st_backend *cpu;
 
-// [TOKENS][rows] products with the tokens `x`, and the matrix's rows behind them; the matrix's bytes.
+// [TOKENS][rows] products with the tokens `x`, followed by the matrix's rows; the matrix's bytes.
 static uint64_t compute(const char *isa, int threads, const st_format *ternary, st_shape shape, const int8_t *trits,
                         const float *scales, const float *x, float *out) {
   st_device *device;
@@ -82,8 +82,8 @@ static void check(const st_format *f, st_shape shape, int threads, bool code3, s
   st_kernels k;
   assert_int_equal(st_kernels_get(NULL, &k, NULL), SETUN_OK);
   size_t columns = (size_t)shape.columns, groups = ((size_t)shape.rows + 15) / 16;
-  st_form form = st_form_of(f), settled = st_form_squeezed(form, f->block);
-  size_t saved = st_form_group_bytes(form, columns, f->block) - st_form_group_bytes(settled, columns, f->block);
+  st_form form = st_form_of(f), finalized = st_form_squeezed(form, f->block);
+  size_t saved = st_form_group_bytes(form, columns, f->block) - st_form_group_bytes(finalized, columns, f->block);
   assert_int_equal(scalar - best, k.five && !code3 ? groups * saved : 0);
   free(trits);
   free(scales);
@@ -121,7 +121,7 @@ static size_t resident(void) {
   return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-// What finalizing frees does not stay in memory where the next matrix is too large for it.
+// Memory that finalizing frees is returned to the system if the next matrix is too large for it.
 static void memory_is_as_planned(void **state) {
   (void)state;
 #ifdef __SANITIZE_THREAD__

@@ -25,7 +25,7 @@ typedef struct modes {
 
 static unsigned long control(void) {
 #if defined(__x86_64__)
-  return _mm_getcsr() & ~0x3fu; // without the flags of what happened
+  return _mm_getcsr() & ~0x3fu; // without the exception flags
 #elif defined(__aarch64__)
   unsigned long value;
   __asm__ __volatile__("mrs %0, fpcr" : "=r"(value));
@@ -45,7 +45,7 @@ static void set(modes m) {
 #endif
 }
 
-// Do they do anything here?
+// Whether they have an effect here.
 static bool take_effect(modes m) {
   volatile float one = 1, small = 1e-30f, tiny = 1e-38f, tenth = 0.1f;
   float sum = one + small, less = -one - small, product = tiny * tenth;

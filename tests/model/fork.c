@@ -1,5 +1,6 @@
-// Forked children: what an inherited session and model refuse there, that they can be freed, and that the parent goes
-// on with the right logits whatever the child did; with weights in memory, and streamed with io_uring and with pread.
+// Forked children: what an inherited session and model refuse there, that they can be freed, and that the parent
+// continues with the right logits whatever the child did; with weights in memory, and streamed with io_uring and with
+// pread.
 #define _GNU_SOURCE
 #include "models.h"
 
@@ -29,7 +30,7 @@ static void fill_ids(setun_token *ids) {
   for (int i = 0; i < TOKENS; i++) ids[i] = (i * 53 + 7) % 250;
 }
 
-// In the child the first check that fails names itself by its line; nothing may wait for ever.
+// In the child the first check that fails reports its line; nothing may wait forever.
 static int failed_at;
 #define EXPECT(condition) ((condition) || failed_at ? (void)0 : (void)(failed_at = __LINE__))
 
@@ -71,7 +72,7 @@ static void refuse_all(void *user) {
   EXPECT(setun_session_load(o->session, "setun-fork-session", NULL) == SETUN_ERROR_STATE);
   EXPECT(setun_session_new(o->model, NULL, &s, &err) == SETUN_ERROR_STATE && !s);
   setun_session_stop(o->session);
-  // what was computed is there, and text needs no threads
+  // computed results are available, and text needs no threads
   EXPECT(setun_session_position(o->session) == TOKENS / 2);
   EXPECT(setun_session_logits(o->session) != NULL);
   EXPECT(setun_tokenize(o->model, "Once upon", 9, 0, ids, TOKENS, &n, NULL) == SETUN_OK && n);
@@ -175,7 +176,7 @@ static void eval_streamed(streamed *o, const setun_token *ids, size_t n) {
   if (st_session_eval(o->session, ids, n, NULL, &err) != SETUN_OK) fail_msg("%s", err.message);
 }
 
-// Reads have been begun for the next pass when a pass is over: they are under way while the child lives.
+// When a pass ends, reads for the next one have begun: they are in flight while the child lives.
 static void stream_with(const char *how) {
   void (*const children[])(void *) = {refuse_streamed, free_streamed, refuse_and_free_streamed};
   setun_error err = {SETUN_OK, ""};

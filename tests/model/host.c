@@ -1,6 +1,6 @@
-// What the host does for a backend that leaves it out (backend/host.h): a device whose arrays are apart, and which has
-// nothing but matrices and products, gives the CPU's bits; and a copy that fails ends an evaluation, which leaves the
-// session usable.
+// The host's replacements for operations that a backend omits (backend/host.h): a device with arrays of its own, and
+// with matrices and products alone, is bit-identical to the CPU; and a copy that fails ends an evaluation, after which
+// the session is usable.
 #include "placed.h"
 
 #include "backend/host.h"
@@ -111,7 +111,7 @@ static void linear(st_queue *q, const st_array *x, uint32_t first, uint32_t n, c
   }
 }
 
-// One operation that is taken over: what it makes is on the device alone.
+// One operation that the device has: its result is on the device alone.
 static void rope(st_queue *q, const st_array *x, const st_batch *batch, const st_rope_args *args, st_array *dst) {
   st_rope_args a = *args;
   a.table = a.table ? a.table->own : NULL;
@@ -205,7 +205,7 @@ static void bits(void **state) {
   }
 }
 
-// Text without end: queries of several rotations.
+// Text of unlimited length: queries with several rotations.
 static void check_windows(void) {
   enum { N = 1200, STEP = 24 };
   static setun_token ids[N];
@@ -231,7 +231,7 @@ static void windows(void **state) {
   apart.rope = by_host;
 }
 
-// Whichever copy fails: the evaluation does, with the copy's error, and the next one is right.
+// Whichever copy fails, the evaluation fails with its error, and the next one is right.
 static void faults(void **state) {
   (void)state;
   const setun_session_params params = {.size = sizeof params, .threads = 2, .n_batch = 4, .n_ctx = 32};

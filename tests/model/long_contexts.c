@@ -1,4 +1,4 @@
-// Long contexts: how long a context may become changes no bit; and a session's file goes from a context of one length
+// Long contexts: the maximum length of a context changes no bit; and a session's file goes from a context of one length
 // to one of another.
 #define _XOPEN_SOURCE 700 // mkstemp
 #include "models.h"
@@ -28,13 +28,13 @@ static void saved_to(setun_session *from, setun_session *to) {
   int fd = mkstemp(path);
   assert_true(fd >= 0);
   close(fd);
-  unlink(path); // what is no session is not replaced
+  unlink(path); // a file that is not a session is not replaced
   if (setun_session_save(from, path, &err) != SETUN_OK) fail_msg("%s", err.message);
   if (setun_session_load(to, path, &err) != SETUN_OK) fail_msg("%s", err.message);
   unlink(path);
 }
 
-// The logits of each step behind the prompt.
+// The logits of each step after the prompt.
 static void follow(setun_session *s, const setun_token *ids, float *logits) {
   for (size_t i = 0; i < STEPS; i++) {
     eval(s, ids + PROMPT + i, 1, NULL);

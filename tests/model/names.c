@@ -84,7 +84,7 @@ static void check_map(const char *model, size_t expected) {
       bound++;
     }
   }
-  assert_int_equal(bound, expected); // none is left over
+  assert_int_equal(bound, expected); // no line is left over
   st_map_free(as_hf.by_name);
   st_map_free(hf);
   st_map_free(gguf);

@@ -1,4 +1,4 @@
-// Models on a backend of one's choice, below setun.h, and what they compute there.
+// Models on a chosen backend, below setun.h, and their results there.
 #ifndef SETUN_TESTS_PLACED_H
 #define SETUN_TESTS_PLACED_H
 
@@ -31,8 +31,8 @@ static inline void placed_free(placed *p) {
   st_directory_free(p->directory);
 }
 
-// Logits behind a prompt, behind a token more, behind others in several passes, and once more behind the last when the
-// sequence was saved, forgotten and loaded.
+// Logits after a prompt, after one more token, after others in several passes, and again after the last when the
+// sequence was saved, dropped and loaded.
 enum { PLACED_LOGITS = 4 };
 static inline float *placed_logits(placed *p) {
   static const setun_token ids[] = {1, 5,  9,   20, 33, 47, 60, 2, 7, 11, 18, 25,

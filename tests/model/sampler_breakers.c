@@ -14,7 +14,7 @@
 #define MODEL SETUN_SOURCE_DIR "/models/setun-tales-7m"
 #define LINE "Once upon a time there was a dog.\n"
 
-// How many tokens DRY penalizes after two equal lines, all logits being equal.
+// The number of tokens that DRY penalizes after two equal lines, with equal logits.
 static size_t penalized(const setun_model *model, const char *breaker) {
   setun_error err;
   setun_token ids[64];
@@ -33,7 +33,7 @@ static size_t penalized(const setun_model *model, const char *breaker) {
   if (setun_sampler_probabilities(s, logits, n_vocab, c, n_vocab, &count, &err)) fail_msg("%s", err.message);
   assert_int_equal(count, n_vocab);
   for (size_t i = 0; i < count; i++) low += c[i].probability < 0.5 / (double)n_vocab;
-  if (low) assert_int_equal(c[count - 1].id, ids[n / 2]); // what began the second line
+  if (low) assert_int_equal(c[count - 1].id, ids[n / 2]); // the first token of the second line
   free(c);
   free(logits);
   setun_sampler_free(s);

@@ -1,7 +1,7 @@
 // Windows and sinks of a context: text of any length in the memory of a window. The reference for what a token sees is
 // a model of one layer, whose keys and values depend on nothing but a token and its position: there the logits are
 // those of a session without a window that takes the sinks and the window's tokens as one text. In models of several
-// layers results must be the same to the bit however the text is cut, through everything that is forgotten.
+// layers results must be bit-identical however the text is split, and whatever was forgotten.
 #include "models.h"
 
 #include "api/api.h"
@@ -50,7 +50,7 @@ static void check_seen(const setun_model *m, const setun_session_params *p, cons
 
 static void of_one_layer(void **state) {
   (void)state;
-  // Activations of the tales are rounded to int8, and a code may differ by one where a rotation's last bit does.
+  // Activations of the tales model are rounded to int8, and a code may differ by one where a rotation's last bit does.
   const struct {
     const char *model;
     float tolerance;
@@ -127,7 +127,7 @@ static void check_cuts(const setun_model *m, uint32_t window, uint32_t sinks, se
     assert_memory_equal(found, expected, MARKS * bytes);
     setun_session_free(s);
   }
-  // Before anything is out of sight nothing differs from a session without a window.
+  // Until the first token leaves the window nothing differs from a session without one.
   p.n_ctx = window + sinks;
   p.window = p.sinks = 0;
   s = session_of(m, &p);
@@ -170,7 +170,7 @@ static const float *go_on(setun_context *c, int sequence, const setun_token *tex
   return setun_context_logits(c, 0, 0);
 }
 
-// Both go on with ids[n ...).
+// Both continue with ids[n ...).
 static void compare(const setun_model *m, setun_context *a, int i, setun_context *b, int k, uint32_t n) {
   size_t bytes = setun_model_n_vocab(m) * sizeof(float);
   float *expected = malloc(bytes);
@@ -193,7 +193,7 @@ static void check_sequences(const setun_model *m, uint32_t window, uint32_t sink
   assert_int_equal(setun_context_position(a, i), n);
   assert_memory_equal(setun_context_tokens(a, i), ids, (forgotten ? sinks : n) * sizeof *ids);
   assert_memory_equal(setun_context_tokens(a, i) + sinks, ids + sinks + forgotten, (n - forgotten - sinks) * 4);
-  // A fork; its steps are then taken back.
+  // A fork; its steps are then truncated.
   EXPECT_OK(setun_context_fork(a, i, &copy, &err));
   go_on(a, copy, ids, 70);
   EXPECT_OK(setun_context_drop(a, copy, &err));
@@ -216,7 +216,7 @@ static void check_sequences(const setun_model *m, uint32_t window, uint32_t sink
   assert_non_null(strstr(e.message, "window"));
   free(bytes);
   setun_context_free(other);
-  // To where it would have to know what was forgotten; to the sinks; to where it can be computed again.
+  // To a position that needs forgotten tokens; to the sinks; to a position that can be computed again.
   setun_status middle = setun_context_truncate(a, i, n / 2, &e);
   assert_int_equal(middle, forgotten ? SETUN_ERROR_ARGUMENT : SETUN_OK);
   if (forgotten) EXPECT_OK(setun_context_truncate(a, i, sinks, &err));
@@ -304,7 +304,7 @@ static void refusals(void **state) {
   refused(m, 64, 513, 0, "sinks: expected at most 512 tokens, found 513");
   refused(m, info_of(m).n_ctx_train, 1, 0, "window and sinks: expected at most");
   setun_model_free(m);
-  // Keys that moved would not be what the model's norms after RoPE make of their new positions.
+  // Moved keys would differ from what the model's norms after RoPE give for their new positions.
   m = load(GOLDEN "hf/hunyuan", NULL);
   refused(m, 64, 4, 0, "after RoPE");
   setun_model_free(m);

@@ -1,5 +1,6 @@
-// Streamed weights: the same bits as with all of them held, for every family and layout, whatever share is held, for
-// every number of threads, after passes that were stopped, and from several sessions at once; and clear errors.
+// Streamed weights: the same bits as with all of them resident, for every family and layout, whatever share is
+// resident, for every number of threads, after passes that were stopped, and from several sessions at once; and clear
+// errors.
 #define _XOPEN_SOURCE 700 // truncate
 #include "models.h"
 
@@ -67,29 +68,29 @@ static float *run(const st_model *m, uint32_t n_batch, int threads) {
 static void check_run(const char *path, const st_model *m, uint32_t n_batch, int threads, const float *expected) {
   float *logits = run(m, n_batch, threads);
   if (memcmp(logits, expected, m->h.n_vocab * sizeof *logits)) {
-    fail_msg("%s: batches of %u, %d threads: other logits than from held weights", path, n_batch, threads);
+    fail_msg("%s: batches of %u, %d threads: other logits than from resident weights", path, n_batch, threads);
   }
   st_free(logits);
 }
 
 static void check_model(const char *path, bool precise) {
-  opened held = open_path(path, NULL, precise);
-  assert_null(held.placement->streamer);
-  float *expected = run(held.model, 0, 2);
-  // Nothing; the head; some of the layers too; all of them, so that only an embedding that is not the head is left.
-  uint32_t n = held.model->h.n_layer, parts = 2 * n + 1 + (held.model->h.n_expert > 0); // experts are one
+  opened resident = open_path(path, NULL, precise);
+  assert_null(resident.placement->streamer);
+  float *expected = run(resident.model, 0, 2);
+  // Resident: nothing; the head; also some layers; all of them, so that only an embedding that is not the head is left.
+  uint32_t n = resident.model->h.n_layer, parts = 2 * n + 1 + (resident.model->h.n_expert > 0); // experts are one
   uint32_t shares[] = {0, 1, n + 2, parts, parts + 1};
   for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
     opened o = open_path(path, &shares[i], precise);
-    bool all = shares[i] >= parts + !held.model->h.tied;
+    bool all = shares[i] >= parts + !resident.model->h.tied;
     assert_int_equal(o.placement->streamer == NULL, all);
     assert_int_equal(o.model->n_head > 0, !shares[i]);
-    assert_int_equal(!o.model->token_embd.matrix, held.model->h.tied ? !shares[i] : !all);
+    assert_int_equal(!o.model->token_embd.matrix, resident.model->h.tied ? !shares[i] : !all);
     check_run(path, o.model, i % 2 ? 3 : 0, i % 2 ? 1 : 2, expected);
     close_model(&o);
   }
   st_free(expected);
-  close_model(&held);
+  close_model(&resident);
 }
 
 static void families(void **state) {
@@ -156,7 +157,7 @@ static void layouts(void **state) {
   }
 }
 
-// t16 is stored in the kernels' own order: nothing may be put together anew for it. (The head is another matter.)
+// t16 is stored in the kernels' own order: nothing may be converted for it. (The head may be.)
 static void direct(void **state) {
   (void)state;
   char path[512];
@@ -175,18 +176,18 @@ static void mapped(void **state) {
   char path[512];
   setun_error err = {SETUN_OK, ""};
   convert_tales("t16", path, sizeof path);
-  opened held = open_path(path, NULL, false), o = {0};
+  opened resident = open_path(path, NULL, false), o = {0};
   st_placement_options options = {
       .backend = st_backend_find(NULL), .threads = 2, .context_size = st_context_size_of, .mapped = true};
   if (st_directory_open(path, &(st_open_options){0}, &o.directory, &err)) fail_msg("%s", err.message);
   if (st_placement_load(o.directory, &options, &o.placement, &err)) fail_msg("%s", err.message);
   o.model = o.placement->model;
-  assert_true(o.placement->plan.resident < held.placement->plan.resident);
-  float *expected = run(held.model, 0, 2);
+  assert_true(o.placement->plan.resident < resident.placement->plan.resident);
+  float *expected = run(resident.model, 0, 2);
   check_run(path, o.model, 0, 2, expected);
   st_free(expected);
   close_model(&o);
-  close_model(&held);
+  close_model(&resident);
   unlink(path);
 }
 
@@ -207,7 +208,7 @@ static bool collect(uint32_t position, const float *logits, void *user) {
   return c->n != c->stop_after;
 }
 
-// Of a prompt in batches; those of the last token must be the session's own.
+// Of a prompt in batches; those of the last token must be the session's.
 static void collect_all(const st_model *m, uint32_t n_batch, uint32_t stop_after, collected *c) {
   setun_error err = {SETUN_OK, ""};
   // With room for the logits of several tokens, or of one at a time: the same.
@@ -235,10 +236,10 @@ static void all_logits(void **state) {
   const char *paths[] = {path, GOLDEN "hf/llama3", GOLDEN "gguf/qwen3.gguf"};
   for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
     uint32_t none = 0, batches[] = {0, 1, 5, 8, 20};
-    opened held = open_path(paths[i], NULL, false), o = open_path(paths[i], &none, false);
+    opened resident = open_path(paths[i], NULL, false), o = open_path(paths[i], &none, false);
     collected expected, c;
-    collect_all(held.model, 0, 0, &expected);
-    float *last = run(held.model, 0, 2);
+    collect_all(resident.model, 0, 0, &expected);
+    float *last = run(resident.model, 0, 2);
     for (size_t k = 0; k < sizeof batches / sizeof *batches; k++) {
       collect_all(o.model, batches[k], 0, &c);
       assert_int_equal(c.n, PROMPT);
@@ -252,7 +253,7 @@ static void all_logits(void **state) {
     st_free(expected.rows);
     st_free(last);
     close_model(&o);
-    close_model(&held);
+    close_model(&resident);
   }
   unlink(path);
 }
@@ -263,20 +264,20 @@ static void adapters(void **state) {
   static const char *const model = GOLDEN "hf/llama3";
   const setun_adapter second = {GOLDEN "numpy/adapter-second", 0.5f};
   uint32_t none = 0;
-  opened held = open_with(model, (st_placement_options){.adapters = &second, .n_adapters = 1});
+  opened resident = open_with(model, (st_placement_options){.adapters = &second, .n_adapters = 1});
   opened plain = open_path(model, &none, false);
   opened o = open_with(model, (st_placement_options){.adapters = &second, .n_adapters = 1, .resident_parts = &none});
-  float *expected = run(held.model, 0, 2), *without = run(plain.model, 0, 2);
-  assert_non_null(held.model->lora->pairs[ST_LORA_HEAD].a);
+  float *expected = run(resident.model, 0, 2), *without = run(plain.model, 0, 2);
+  assert_non_null(resident.model->lora->pairs[ST_LORA_HEAD].a);
   assert_true(o.model->n_head > 0);
-  assert_memory_not_equal(expected, without, held.model->h.n_vocab * sizeof *expected);
+  assert_memory_not_equal(expected, without, resident.model->h.n_vocab * sizeof *expected);
   check_run(model, o.model, 3, 2, expected);
   check_run(model, o.model, 0, 1, expected);
   st_free(expected);
   st_free(without);
   close_model(&o);
   close_model(&plain);
-  close_model(&held);
+  close_model(&resident);
 }
 
 // ---- passes that end early, or run at once ------------------------------------------------------------------------
@@ -286,7 +287,7 @@ static bool stop_at(uint32_t layer, uint32_t position, uint32_t n, const float *
   return layer != *(const uint32_t *)user;
 }
 
-// Passes that end within a layer leave nothing behind that a later one could take for its own.
+// Passes that end within a layer leave no data that a later one could take for its own.
 static void stopped(void **state) {
   (void)state;
   char path[512];
@@ -356,16 +357,16 @@ static void shrink(const char *path) {
   assert_int_equal(truncate(path, 1 << 20), 0);
 }
 
-// In place, with as many bytes as there were.
+// In place, with the same number of bytes.
 static void overwrite(const char *path) {
-  nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); // the time of a change is not finer than a clock's tick
+  nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); // times of changes have the resolution of a clock's tick
   int fd = open(path, O_WRONLY);
   assert_true(fd >= 0);
   assert_int_equal(pwrite(fd, "other weights", 13, 1 << 20), 13);
   close(fd);
 }
 
-// The same with the time of writing set back to what it was.
+// The same with the time of writing reset.
 static void overwrite_unseen(const char *path) {
   struct stat st;
   assert_int_equal(stat(path, &st), 0);
@@ -373,7 +374,7 @@ static void overwrite_unseen(const char *path) {
   assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[]){st.st_atim, st.st_mtim}, 0), 0);
 }
 
-// Another file in its place, or none: what is open stays as it is.
+// Another file in its place, or none: the open file is unchanged.
 static void replace(const char *path) {
   char other[600];
   snprintf(other, sizeof other, "%s.other", path);
@@ -384,8 +385,8 @@ static void replace(const char *path) {
   assert_int_equal(rename(other, path), 0);
 }
 
-// A file that changes while it is used: an error that names it, whether it streams or is mapped;
-// without a `reason`, none.
+// A file that changes while it is used: an error that names it, whether it is streamed or mapped; with a NULL `reason`
+// there is no error.
 static void check_changing(bool map, void (*change)(const char *path), const char *reason) {
   setun_token ids[TOKENS];
   uint32_t none = 0;
@@ -443,7 +444,7 @@ static void budgets(void **state) {
   assert_int_equal(setun_model_plan(path, &p, &plan, &err), SETUN_ERROR_MEMORY);
   assert_non_null(strstr(err.message, "at least"));
   assert_true(plan.least > p.memory);
-  p.memory = plan.least + (4 << 20); // what the process has grew a little
+  p.memory = plan.least + (4 << 20); // the process has grown a little
   if (setun_model_plan(path, &p, &plan, &err)) fail_msg("%s", err.message);
   assert_true(plan.total <= p.memory);
   setun_model *m = NULL;
@@ -452,7 +453,7 @@ static void budgets(void **state) {
   unlink(path);
 }
 
-// Where hardly anything is available, next to nothing is the budget; none would be as much as one likes.
+// Where hardly any memory is available, the budget is close to 0, which would mean unlimited.
 static void default_budgets(void **state) {
   (void)state;
   const uint64_t mib = 1 << 20;
@@ -462,29 +463,29 @@ static void default_budgets(void **state) {
   assert_int_equal(st_default_budget(10 * mib, 3200 * mib), 3094 * mib);
 }
 
-// Whatever share is held, each more of it streams less and gives the same.
+// Each larger resident share streams less and gives the same results.
 static void any_share(void **state) {
   (void)state;
   for (int tied = 0; tied < 2; tied++) {
     char path[512] = GOLDEN "hf/llama3";
     if (tied) convert_tales_with("t16", "q6_k", path, sizeof path);
-    opened held = open_path(path, NULL, false);
-    float *expected = run(held.model, 0, 2);
+    opened resident = open_path(path, NULL, false);
+    float *expected = run(resident.model, 0, 2);
     uint64_t streamed = UINT64_MAX;
-    uint32_t last = 2 * held.model->h.n_layer + 2;
+    uint32_t last = 2 * resident.model->h.n_layer + 2;
     for (uint32_t share = 0; share <= last; share++) {
       opened o = open_path(path, &share, false);
       const st_memory_plan *p = &o.placement->plan;
       assert_true(p->streamed <= streamed);
       assert_int_equal(p->streamed == 0, share >= last - 1);
-      assert_true(p->resident <= held.placement->plan.resident &&
-                  (p->resident == held.placement->plan.resident) == !o.placement->streamer);
+      assert_true(p->resident <= resident.placement->plan.resident &&
+                  (p->resident == resident.placement->plan.resident) == !o.placement->streamer);
       streamed = p->streamed;
       check_run(path, o.model, 0, 1 + (int)share % 3, expected);
       close_model(&o);
     }
     st_free(expected);
-    close_model(&held);
+    close_model(&resident);
     if (tied) unlink(path);
   }
 }

@@ -91,7 +91,7 @@ static void check(const char *path, uint32_t resident_parts) {
 
 static void sessions_come_and_go(void **state) {
   (void)state;
-  check(GOLDEN "hf/llama3", 0); // packed anew in each pass, the embedding's rows one by one
+  check(GOLDEN "hf/llama3", 0); // converted in each pass, the embedding's rows one by one
   check(GOLDEN "hf/mixtral", 2);
   check(SETUN_SOURCE_DIR "/models/setun-tales-7m", 3);
 }

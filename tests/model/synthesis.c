@@ -1,5 +1,5 @@
-// Synthetic models: every format of the same seed is the same model; the file and the model without a file are one; and
-// what cannot be meant is refused.
+// Synthetic models: every format of the same seed is the same model; the file and the model without a file are equal;
+// and invalid parameters are refused.
 #define _XOPEN_SOURCE 700 // mkstemp
 #include "models.h"
 
@@ -31,7 +31,7 @@ static setun_model *make(const setun_synthesis_params *p) {
 }
 
 enum { STEPS = 12 };
-// Greedy ids behind a fixed prompt; the last logits, which must be finite and tell tokens apart, go to *logits.
+// Greedy ids after a fixed prompt; the last logits, which must be finite and not all equal, go to *logits.
 static void follow(const setun_model *m, setun_token ids[STEPS], float *logits) {
   static const setun_token prompt[] = {510, 3, 77, 260, 17};
   size_t n_vocab = setun_model_n_vocab(m);
@@ -104,7 +104,7 @@ static char *read_file(const char *path, size_t *n) {
   return bytes;
 }
 
-// The same bytes whoever writes them, and the model that is made without them.
+// The same bytes from any number of threads, and the same model as without a file.
 static void files(void **state) {
   (void)state;
   static const char *const formats_[] = {"i2_s", "t5", "q4_0", "tq1_0", NULL};

@@ -144,7 +144,7 @@ static void same_in_any_split(void **state) {
   golden_close(&g);
 }
 
-// Decoding with the cache against computing each prefix anew.
+// Decoding with the cache against computing each prefix from its beginning.
 static void cache_equals_recomputation(void **state) {
   (void)state;
   golden g = golden_open(TALES "golden.safetensors");
@@ -202,7 +202,7 @@ static void same_on_every_isa(void **state) {
   golden_close(&g);
 }
 
-// Truncating and going on gives what a fresh session gives.
+// Truncating and continuing gives what a new session gives.
 static void truncate_goes_back(void **state) {
   (void)state;
   golden g = golden_open(TALES "golden.safetensors");

@@ -102,7 +102,7 @@ static void check_release(const setun_model *m, uint32_t window, uint32_t n_slid
   check_steps(m, c, sequence, ids);
   uint32_t last = TEXT + STEPS - 1, seen = last / 64 - (last - window + 1) / 64 + 1;
   assert_int_equal(info_of_context(c).pages_used, 8 * n_full + seen * n_slide);
-  // To what is kept, to what is not, and to what had to be computed again already.
+  // To a position that is kept, to one that is not, and to one that had already been computed again.
   for (uint32_t n = TEXT + STEPS, next; n; n = next) {
     next = n > TEXT ? TEXT - 1 : n > 300 ? 300 : n > 100 ? 100 : n > window ? window : n > 1 ? 1 : 0;
     EXPECT_OK(setun_context_truncate(c, sequence, next, &err));
@@ -113,7 +113,8 @@ static void check_release(const setun_model *m, uint32_t window, uint32_t n_slid
   setun_context_free(c);
 }
 
-// Saved where pages were released, and where what was truncated is not computed yet; loaded with another batch.
+// Saved after pages were released, and after a truncation whose tokens are not computed again yet; loaded with another
+// batch.
 static void check_saved(const setun_model *m, uint32_t n_batch) {
   setun_token ids[TEXT + 2 * STEPS];
   size_t length[2];
@@ -138,7 +139,7 @@ static void check_saved(const setun_model *m, uint32_t n_batch) {
   assert_true(length[1] < length[0]); // of tokens without keys and values
 }
 
-// Forks release by themselves; one is truncated to where its pages are the other's alone.
+// Forks release pages independently; one is truncated to a position whose pages only the other has.
 static void check_forks(const setun_model *m, uint32_t n_batch) {
   setun_token ids[TEXT + 2 * STEPS];
   setun_context *c = context_of(m, n_batch, 3);
@@ -152,11 +153,11 @@ static void check_forks(const setun_model *m, uint32_t n_batch) {
   check_steps(m, c, b, ids);
   check_steps(m, c, a, ids);
   EXPECT_OK(setun_context_truncate(c, a, 250, &err));
-  EXPECT_OK(setun_context_fork(c, a, &d, &err)); // of what is not computed yet
+  EXPECT_OK(setun_context_fork(c, a, &d, &err)); // of a position that is not computed yet
   check_steps(m, c, a, ids);
   check_steps(m, c, d, ids);
   check_steps(m, c, b, ids);
-  // What was released is not found again; all that a sequence has is.
+  // Released pages are not found again; all that a sequence still has are.
   EXPECT_OK(setun_context_drop(c, d, &err));
   EXPECT_OK(setun_context_reuse(c, ids, 100, &d, &position, &err));
   assert_int_equal(position, 0);

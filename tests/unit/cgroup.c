@@ -95,7 +95,7 @@ static void of_processors(void **state) {
   assert_int_equal(st_cgroup_processors(&root), 2);
   put("mount/cpu/a/b/cpu.cfs_quota_us", "5000\n");
   assert_int_equal(st_cgroup_processors(&root), 1);
-  put("mount/cpu/a/b/cpu.cfs_period_us", "0\n"); // no period: nothing that can be told
+  put("mount/cpu/a/b/cpu.cfs_period_us", "0\n"); // no period: the limit is unknown
   assert_int_equal(st_cgroup_processors(&root), 2);
   put("mount/cpu/a/b/cpu.cfs_quota_us", "-1\n");
   put("mount/c/d/cpu.max", "100000\n");
@@ -105,7 +105,7 @@ static void of_processors(void **state) {
   assert_int_equal(st_cgroup_processors(&root), 4);
 }
 
-// Paths that lead out of what is mounted, lines that are too long, and numbers that are none.
+// Paths that lead out of what is mounted, lines that are too long, and texts that are not numbers.
 static void odd(void **state) {
   (void)state;
   static char text[6000];

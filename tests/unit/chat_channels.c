@@ -95,7 +95,7 @@ static void control_tokens(void **state) {
   check("", "{<think>}\nHm.\n{</think>}\n\nYes.", "|R:Hm.|C:Yes.");
   check("", "{[THINK]}Hm.{[/THINK]}Yes.", "|R:Hm.|C:Yes.");
   check("", "{<|START_THINKING|>}Hm.{<|END_THINKING|>}{<|START_RESPONSE|>}Yes.{<|END_RESPONSE|>}", "|R:Hm.|C:Yes.");
-  check("", "a{<|eot_id|>}b", "|C:ab"); // an end token that was ignored is no text
+  check("", "a{<|eot_id|>}b", "|C:ab"); // an end token that was ignored is not text
   check("", "a{<think>}b", "|C:ab");
   check("", "<thi{<|x|>}nk>", "|C:<think>");
   check("", "{<|channel>}thought\nHm.\n{<channel|>}Yes.", "|R:Hm.|C:Yes."); // Gemma 4
@@ -126,7 +126,7 @@ static void bytes_of_zero(void **state) {
   setun_error err;
   assert_int_equal(st_channels_text(&c, text, sizeof text - 1, take, &p, &err), SETUN_OK);
   assert_int_equal(st_channels_finish(&c, take, &p, &err), SETUN_OK);
-  assert_string_equal(p.text, "|R:a|C:c"); // strncat ends at the 0 byte; the block's end was found behind it
+  assert_string_equal(p.text, "|R:a|C:c"); // strncat ends at the 0 byte; the block's end is found after it
   st_channels_free(&c);
 }
 
@@ -152,7 +152,7 @@ static void long_headers(void **state) {
   st_channels_free(&c);
 }
 
-// Control tokens belong to a header too, and a model may repeat them for ever.
+// Control tokens belong to a header too, and a model may repeat them forever.
 static void long_headers_of_control_tokens(void **state) {
   (void)state;
   static const char *const tokens[] = {"<|start|>", "<|channel|>"};

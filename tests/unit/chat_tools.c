@@ -106,7 +106,7 @@ static void check(const char *format, const char *input, const char *expected) {
   check_with(format, input, expected, false);
 }
 
-// A call that is given alike whether it is given whole or as it comes.
+// A call whose parts are the same, whether its text arrives at once or in pieces.
 static void check_call(const char *format, const char *input, const char *expected) {
   check_with(format, input, expected, false);
   check_with(format, input, expected, true);
@@ -186,7 +186,7 @@ static void other_json(void **state) {
       "\001[TOOL_CALLS]\002[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\"}, \"id\": \"012345678\"}, "
       "{\"name\": \"f\", \"arguments\": {}}]",
       WEATHER "|N:f|T:{}");
-  check("mistral-list", "\001</s>\002[TOOL_CALLS][]", "|C:[TOOL_CALLS][]"); // letters are no control token
+  check("mistral-list", "\001</s>\002[TOOL_CALLS][]", "|C:[TOOL_CALLS][]"); // these letters are not a control token
   check_call("granite-3", "<|tool_call|>[{\"arguments\": {\"city\": \"Oslo\"}, \"name\": \"get_weather\"}]", WEATHER);
   check_call("phi", "<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]<|/tool_call|>", "|N:f|T:{}");
   check_call("phi", "functools[{\"name\": \"f\", \"arguments\": {}}]", "|N:f|T:{}");
@@ -324,7 +324,7 @@ static void conversations(void **state) {
             "x") "{\"a\":1.5}}}]},{\"role\":\"tool\",\"tool_call_id\":\"x\",\"content\":\"r\",\"name\":\"f\"}]}");
   adapt("tools tool_calls <tool_call>", "{\"messages\":[" CALLS("x") "\"oops\"}}]}]}",
         "messages[0]: expected a call's arguments to be a JSON object");
-  // Ids as Mistral demands them.
+  // Ids as Mistral requires them.
   adapt(
       "tools tool_calls [TOOL_CALLS] [ARGS]",
       "{\"messages\":[" CALLS(
@@ -359,7 +359,7 @@ static void single_calls(void **state) {
         "{\"role\":\"user\",\"content\":\"u\"}]}");
 }
 
-// A template that knows nothing of tools.
+// A template without tools.
 static void described(void **state) {
   (void)state;
   adapt("plain",

@@ -1,4 +1,4 @@
-// Constraints: masks against every token tried by itself, grammars of several kinds, objects and arrays, forced text,
+// Constraints: masks compared with trying every token, grammars of several kinds, objects and arrays, forced text,
 // limits. Which texts are right is written down here by hand, or is what another implementation says
 // (constraint_data.h).
 #include "constraint/constraint.h"
@@ -209,7 +209,7 @@ static void test_special_tokens(void **state) {
   assert_false(st_matcher_allows(m, end));
   assert_int_equal(st_matcher_accept_bytes(m, "a", 1, &err), SETUN_OK);
   assert_false(st_matcher_may_end(m));
-  assert_true(st_matcher_allows(m, end)); // named by the grammar, and no end here
+  assert_true(st_matcher_allows(m, end)); // named by the grammar, and not an end here
   assert_int_equal(st_matcher_accept(m, end, &err), SETUN_OK);
   assert_int_equal(st_matcher_accept_bytes(m, "b", 1, &err), SETUN_OK);
   assert_false(st_matcher_allows(m, end));
@@ -222,7 +222,7 @@ static void test_special_tokens(void **state) {
   st_constraint_release(c);
 }
 
-// What may end need not: [0-9]+ goes on; and a control token's text is no text of it.
+// A text that may end may also continue: [0-9]+; and the text of a control token does not match.
 static void test_complete_is_not_finished(void **state) {
   (void)state;
   st_constraint *c = expression("[0-9]+|.*!");
@@ -323,7 +323,7 @@ static void test_objects(void **state) {
            {"{\"name\":\"x\",\"age\":1,\"tags\":[]}", false}, // without what it needs
            {"{\"tags\":[],\"n\\\"\xC3\xA9\":1,\"name\":\"x\",\"age\":1}", true},
            {"{\"a\":1,\"b\":2,\"c\":3,\"name\":\"x\",\"age\":1}", true},
-           {"{\"a\":1,\"b\":2,\"c\":3,\"d\":4", false}, // no room for the required ones
+           {"{\"a\":1,\"b\":2,\"c\":3,\"d\":4", false}, // no room is left for the required ones
            {"{\"a\":1,\"tags\":[],\"b\":2", false}, {"{\"name\":\"x\",\"age\":1,}", false},
            {"{\"name\":\"\t\",\"age\":1}", false});
   VERDICTS(person(true, 0), {"{\"name\":\"x\",\"age\":1,\"tags\":[],\"z\":1}", true},
@@ -345,7 +345,7 @@ static void test_unique_items(void **state) {
            {TAGS("1,2,3,4,5"), true}, {TAGS("1,2,3,4,5,6"), false});
 }
 
-// Counters: at least one item that is a number, at most two; and two positions of their own.
+// Counters: at least one item that is a number, at most two; and two positions with schemas of their own.
 static void test_counters(void **state) {
   (void)state;
   st_grammar *g;
@@ -376,7 +376,7 @@ static void test_forced(void **state) {
   assert_string_equal(text.data, "The answer is: ye");
   assert_int_equal(st_matcher_forced_tokens(m, &ids, &err), SETUN_OK);
   assert_true(ids.length > 2);
-  st_token_list whole = {0}; // they begin what the tokenizer makes of the finished texts
+  st_token_list whole = {0}; // they are the first tokens of the finished texts
   for (int i = 0; i < 2; i++) {
     const char *finished = i ? "The answer is: yet Good bye" : "The answer is: yes. Good bye";
     whole.length = 0;
@@ -390,7 +390,7 @@ static void test_forced(void **state) {
   assert_int_equal(st_matcher_forced_text(m, &text, &err), SETUN_OK);
   assert_int_equal(text.length, 0);
   assert_int_equal(st_matcher_accept_bytes(m, ".", 1, &err), SETUN_OK);
-  assert_int_equal(st_matcher_forced_tokens(m, &ids, &err), SETUN_OK); // to the end: none can cross it
+  assert_int_equal(st_matcher_forced_tokens(m, &ids, &err), SETUN_OK); // up to the end: no token can cross it
   for (size_t i = 0; i < ids.length; i++) assert_int_equal(st_matcher_accept(m, ids.ids[i], &err), SETUN_OK);
   assert_true(st_matcher_must_end(m));
   st_buffer_free(&text);
@@ -449,7 +449,7 @@ static void test_limits(void **state) {
   st_constraint_release(c);
 }
 
-// A language whose texts the vocabulary can spell no further is an error that says where.
+// A text that the vocabulary cannot continue is an error that names the place.
 static void test_no_token(void **state) {
   (void)state;
   st_constraint *c = gbnf("root ::= \"once\" <[1]>\n");
@@ -469,7 +469,7 @@ static void *sample(void *shared) {
   uint32_t *bits = malloc(words * sizeof *bits);
   uint64_t sum = 0;
   st_random r;
-  st_random_seed(&r, 3); // the same in all threads, and so must be what they see
+  st_random_seed(&r, 3); // the same in all threads, so their results must be too
   st_matcher *m;
   setun_error own;
   if (st_matcher_new(c, &m, &own)) return free(bits), NULL;

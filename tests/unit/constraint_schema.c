@@ -134,7 +134,7 @@ static bool is_allowed(const uint32_t *mask, uint32_t id) {
   return mask[id / 32] >> id % 32 & 1;
 }
 
-// A token of the mask at random; `ending`: the end of something, if one may come.
+// A random token of the mask; `ending`: one that ends something, if the mask has one.
 static uint32_t choose(const uint32_t *mask, st_random *random, bool ending) {
   uint32_t n = st_tokenizer_size(shared.tokenizer), count = 0, chosen = UINT32_MAX;
   for (int pass = ending ? 0 : 1; pass < 2 && !count; pass++) {
@@ -150,7 +150,7 @@ static uint32_t choose(const uint32_t *mask, st_random *random, bool ending) {
   return chosen;
 }
 
-// False: the text has not ended in time, which a pattern may cause that random letters rarely match.
+// False: the text did not end in time, as with a pattern that random letters rarely match.
 static bool check_sample(st_matcher *m, const char *schema, st_random *random, st_buffer *text) {
   enum { WORDS = 4096, TOKENS_MOST = 100 };
   static uint32_t mask[WORDS];
@@ -198,9 +198,9 @@ static void test_samples(void **state) {
   st_buffer_free(&text);
 }
 
-// ---- no way into what cannot be finished ----
+// ---- no token leads to a text that cannot be finished ----
 
-// Each with a text that is valid, and one that nothing can follow or end, though its beginning is valid.
+// Each with a valid text, and one that cannot be finished although its beginning is valid.
 #define UNIQUE(rest) "{\"type\":\"array\",\"uniqueItems\":true," rest "}"
 #define PAIR_OF(value) "\"properties\":{\"a\":" value ",\"b\":" value "},\"additionalProperties\":false"
 static const char *const exhausted[][3] = {
@@ -243,7 +243,7 @@ static void test_exhausted(void **state) {
       st_matcher *m = matcher_of(schema, space, NULL);
       if (!fits(m, exhausted[i][1])) fail_msg("%s: %s: not valid", schema, exhausted[i][1]);
       if (may_begin(m, exhausted[i][2])) fail_msg("%s: %s: can be written", schema, exhausted[i][2]);
-      for (int k = 0; k < 20; k++) { // an empty mask fails in there
+      for (int k = 0; k < 20; k++) { // which fails for an empty mask
         bool ended = check_sample(m, schema, &random, &text);
         if (ended && !fits(m, text.data)) fail_msg("%s: %s: not valid", schema, text.data);
         if (!ended && !strstr(schema, "1.0") && !strstr(schema, "null")) fail_msg("%s: %s: no end", schema, text.data);
@@ -254,7 +254,7 @@ static void test_exhausted(void **state) {
   st_buffer_free(&text);
 }
 
-// Ordered properties: none is left out of which as many as must come would have been.
+// Ordered properties: none may be left out that minProperties still needs.
 static void test_ordered_minimum(void **state) {
   (void)state;
   static const char schema[] =
@@ -378,7 +378,7 @@ static void test_long_counts(void **state) {
   }
 }
 
-// What grows without bound is refused, or worked out within the limits; nothing crashes.
+// What grows without bound is refused, or compiled within the limits; nothing crashes.
 static void test_limits(void **state) {
   (void)state;
   st_buffer b = {0};

@@ -12,7 +12,7 @@
 
 enum { MOST = 24 };
 
-// The text with `last` behind it, searched from the longest ends to the shortest, and from the latest places.
+// The text followed by `last`, searched with the longest ends first, and from the latest places.
 static size_t search(const int32_t *text, size_t n, int32_t *next, size_t most) {
   for (size_t length = n - 1 < 16 ? n - 1 : 16; length >= ST_DRAFT_MATCH; length--) {
     for (size_t end = n - 1; end >= length; end--) {

@@ -1,4 +1,4 @@
-// The pace of guesses, fed with times that are made up: they go on where they pay, pause where they lose, and are tried
+// The pace of guesses, given synthetic times: they go on where they pay, pause where they lose, and are tried
 // again later.
 #include "runtime/draft_pace.h"
 
@@ -14,7 +14,7 @@ enum { TOKENS = 4000, MOST = 16 };
 
 // What a text costs and how good guesses are: `right` of each 100 are.
 typedef struct world {
-  double plain, guess, more; // seconds of a pass; of making a guess; of a token more in a pass
+  double plain, guess, more; // seconds of a pass; of making a guess; of each further token in a pass
   unsigned right;
 } world;
 

@@ -137,7 +137,7 @@ static void test_nested_repeats(void **state) {
   }
 }
 
-// RFC 8259, section 7: the ways to write a character, and what is no way.
+// RFC 8259, section 7: the ways to write a character, and invalid ones.
 static void test_spellings(void **state) {
   (void)state;
   static const struct {
@@ -173,7 +173,7 @@ static void test_spellings(void **state) {
     assert_int_equal(st_term_matches(t, st_term_any_character(t, ST_JSON), cases[i].written, n), cases[i].any);
     st_terms_free(t);
   }
-  st_terms *t; // half a pair is no character, before, behind or instead of one
+  st_terms *t; // half a surrogate pair is not a character, before, after or in place of one
   assert_int_equal(st_terms_new(NULL, &t, &err), SETUN_OK);
   st_term all = st_term_any_text(t, ST_JSON);
   static const char *const halves[] = {"\\ud83d", "\\ude00", "\\ud83d\\ud83d\\ude00", "\xED\xA0\xBD", "\\ud83dx"};

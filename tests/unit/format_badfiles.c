@@ -204,7 +204,7 @@ static void truncated_and_changed(void **state) {
   hurt("good-dtypes.safetensors", true);
 }
 
-// A configuration too large to be one is not loaded.
+// A configuration of an implausible size is not loaded.
 static void large_config(void **state) {
   (void)state;
   char directory[] = "badconfig-XXXXXX", path[64];

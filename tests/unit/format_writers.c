@@ -1,5 +1,5 @@
-// The writers of GGUF and safetensors without a conversion: what they write, the readers find, to the byte; and what
-// they refuse leaves no file.
+// The writers of GGUF and safetensors without a conversion: the readers find every byte that they write, and a refused
+// output leaves no file.
 #include "base/memory.h"
 #include "format/gguf_writer.h"
 #include "format/safetensors_writer.h"

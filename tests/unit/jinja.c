@@ -43,7 +43,7 @@ static bool check_case(const st_json *contexts, const st_json *one) {
   setun_error err = {0};
   setun_status status = render_with(st_json_string(template), st_json_length(template), context,
                                     (st_template_options){0}, &out, NULL, &err);
-  // What is said to be unsupported is refused as such where it is reached.
+  // Unsupported features are refused by name when they are reached.
   bool refused = status == SETUN_ERROR_UNSUPPORTED && strstr(err.message, "not supported");
   if (refused && st_json_find(one, "unsupported")) return true;
   bool same = st_json_is_string(expected) ? !status && out.length == st_json_length(expected) &&

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-// What one rendering may take of a stack; sanitizers make frames several times larger.
+// The stack that one rendering may use; sanitizers make frames several times larger.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { MOST_STACK = 256 << 10, MOST_NESTED = 2000 };
 #else
@@ -22,7 +22,7 @@ enum { MOST_STACK = 56 << 10, MOST_NESTED = 5000 };
 enum { STACK = 4 * MOST_STACK, PAINT = 0xA5 };
 static int failures;
 
-// One way of nesting: begin, open n times, middle, close n times, end. What it gives is the same for every n > 0. With
+// One way of nesting: begin, open n times, middle, close n times, end. The result is the same for every n > 0. With
 // `in_context` it is the values of the variables x and y that are so, and the template is `begin`.
 static const struct {
   const char *name, *begin, *open, *middle, *close, *end, *expected;
@@ -184,7 +184,7 @@ static void make_repeated(st_buffer *text, st_buffer *context, size_t which, int
               st_buffer_text(text, at + 2) && st_buffer_text(context, "{}"));
 }
 
-// The status with n levels. What is accepted gives the right text, and what is not, names the limit.
+// The status with n levels. An accepted template gives the right text; an error names the limit.
 static setun_status status_of(const nesting *c, int n, size_t *used) {
   st_buffer text = {0}, context = {0};
   c->make(&text, &context, c->which, n);
@@ -230,7 +230,7 @@ static void check(const nesting *c, size_t base, size_t *worst) {
 
 static void test_depth(void **state) {
   (void)state;
-  size_t worst = 0, base = run(&(job){0}); // what a thread takes itself
+  size_t worst = 0, base = run(&(job){0}); // what the thread itself uses
   for (size_t i = 0; i < sizeof WRITTEN / sizeof *WRITTEN; i++) {
     check(&(nesting){WRITTEN[i].name, WRITTEN[i].expected, make_written, i}, base, &worst);
   }

@@ -175,7 +175,7 @@ static void zero_bytes(void **state) {
   assert_true(check_text(alone, sizeof alone - 1));
 }
 
-// Texts are read to their length, not to a 0 behind it: each ends at the end of its block.
+// Texts are read to their length, not to a 0 after it: each ends at the end of its block.
 static void cut_texts(void **state) {
   (void)state;
   static const char whole[] =
@@ -191,7 +191,7 @@ static void cut_texts(void **state) {
 static void depth(void **state) {
   (void)state;
   for (size_t n = ST_JSON_DEPTH_MOST - 1; n <= ST_JSON_DEPTH_MOST + 1; n++) {
-    for (int with = 0; with < 2; with++) { // a scalar within
+    for (int with = 0; with < 2; with++) { // with a scalar inside
       char *text = malloc(2 * n + 1);
       memset(text, '[', n);
       if (with) text[n] = '7';
@@ -202,7 +202,7 @@ static void depth(void **state) {
   }
 }
 
-// Numbers of every length and size, which must round as strtod rounds.
+// Numbers of every length and magnitude, which must be rounded as strtod rounds them.
 static void numbers(void **state) {
   (void)state;
   st_random random;
@@ -220,7 +220,7 @@ static void numbers(void **state) {
   }
 }
 
-// Random changes of a text that has everything.
+// Random changes of a text that has every kind of value.
 static void changed_texts(void **state) {
   (void)state;
   static const char seed[] =
@@ -293,7 +293,7 @@ static void messages(void **state) {
   }
 }
 
-// A locale whose decimal point is a comma changes nothing; skipped where there is none.
+// A locale whose decimal point is a comma changes nothing; skipped where no such locale is installed.
 static void locales(void **state) {
   (void)state;
   static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8", "de_DE", "fa_IR.UTF-8"};
@@ -351,7 +351,7 @@ static void edits(void **state) {
   st_json_free(copy);
 }
 
-// Each key of a large object is found, each other one is not.
+// Every key of a large object is found, and no other.
 static void many_members(void **state) {
   (void)state;
   enum { MANY = 5000 };

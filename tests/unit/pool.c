@@ -19,10 +19,10 @@ enum { THREADS = 3 };
 
 typedef struct {
   pthread_t caller;
-  int own[THREADS], blocked[THREADS]; // by index: on a thread of the pool's own; with signals blocked
+  int own[THREADS], blocked[THREADS]; // by index: on one of the pool's own threads; with signals blocked
 } masks;
 
-// The caller waits a little, so that the others' parts are not done by it too before they have woken.
+// The caller waits a little, so that it does not take over the others' parts before they wake.
 static void note_mask(void *context, int index, int count) {
   masks *m = context;
   sigset_t set;
@@ -53,7 +53,7 @@ static void signals_are_the_callers(void **state) {
 
 // ---- several callers ----------------------------------------------------------------------------------------------
 
-// Each part of each call runs once, and is over when the call is, whoever else calls.
+// Each part of each call runs once, and has ended when the call returns, whatever other callers do.
 typedef struct {
   st_workers *workers;
   int threads;
@@ -143,7 +143,7 @@ static void items_are_taken_once(void **state) {
   }
 }
 
-// Alone, a thread takes half of what is left, but at least the grain, and then nothing more.
+// Alone, a thread takes half of what is left, but at least the grain, until nothing is left.
 static void halves_are_taken(void **state) {
   (void)state;
   static const size_t ends[] = {50, 75, 88, 94, 100};

@@ -137,7 +137,7 @@ static st_tokenizer *bytes_tokenizer(const char *pre) {
   return t;
 }
 
-// Nothing is lost, no limit of PCRE2 is met, and no time that grows faster than the text is spent (the test would not
+// No byte is lost, no limit of PCRE2 is reached, and the time does not grow faster than the text (the test would not
 // end).
 static void test_megabytes(void **unused) {
   (void)unused;

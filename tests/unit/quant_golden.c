@@ -7,7 +7,7 @@
 
 static vectors data;
 
-// How many types the golden file has that Setun reads: a lost row of formats.def must not lose its test.
+// The number of types in the golden file that Setun reads: a row that is lost from formats.def must fail here.
 enum { TYPES = 20 };
 
 static int same(float a, float b) {

@@ -65,7 +65,7 @@ static void check_run(const golden *g, size_t run, size_t column) {
 static void make_row(const golden *g, const st_format *f, size_t column, size_t half, uint8_t *out) {
   for (size_t run = 0; run < g->k / RUN; run++, out += f->block_bytes) {
     size_t group = run * RUN / g->group + half,
-           kept = g->group < RUN ? 2 : 4; // bytes of values that count, of each word
+           kept = g->group < RUN ? 2 : 4; // bytes of each word that hold values
     for (size_t i = 0; i < 2; i++) {
       uint32_t values = word(g->values, 2 * run + i, column);
       st_store_u32(out + 4 * i, kept == 4 || i == half ? values : 0);
@@ -154,7 +154,7 @@ static void test_golden(void **state) {
     if (n < 6 || strcmp(key + n - 6, ".dense")) continue;
     golden g = golden_of(key);
     for (size_t i = 0; i < g.k / RUN * g.n; i++) check_run(&g, i / g.n, i % g.n);
-    if (g.group <= RUN) check_blocks(&g); // groups of 64 in 160 rows are no whole blocks
+    if (g.group <= RUN) check_blocks(&g); // groups of 64 in 160 rows are not whole blocks
     seen++;
   }
   assert_int_equal(seen, 37);
@@ -176,7 +176,7 @@ static void test_invalid(void **state) {
   }
 }
 
-// What the best two of four are, by a second definition: the pair of the largest sum, of equal pairs the first.
+// The best two of four, by a second definition: the pair with the largest sum, of equal pairs the first.
 static void test_choice(void **state) {
   (void)state;
   static const unsigned nibbles[6] = {4, 8, 12, 9, 13, 14};
@@ -191,7 +191,7 @@ static void test_choice(void **state) {
   }
 }
 
-// Encoding keeps two of four, and finds the codes and scale again where weights have some.
+// Encoding keeps two of four, and recovers the codes and scale of weights that were made from some.
 static void test_encode(void **state) {
   (void)state;
   vectors data;

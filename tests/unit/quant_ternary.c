@@ -124,8 +124,8 @@ static int64_t first_bad(const layout_case *c, const uint8_t *tensor, uint64_t w
   return -1;
 }
 
-// Each invalid byte alone, by several strips; then all at once, of which the whole tensor's strip finds the first. An
-// invalid code must do no harm to unpacking and products either.
+// Each invalid byte alone, in several strips; then all at once, of which the strip of the whole tensor finds the first.
+// Unpacking and products must also survive an invalid code.
 static void check_invalid(const layout_case *c) {
   char key[128];
   snprintf(key, sizeof key, "%s.%s", c->format->name, c->name);
@@ -165,7 +165,7 @@ static void check_invalid(const layout_case *c) {
   guard_free(&tensor);
 }
 
-// Every layout has cases, and every case of the file is a layout's: a lost row does not lose its test.
+// Every layout has cases, and every case of the file belongs to a layout: a row that is lost fails here.
 static void for_all(void (*check)(const layout_case *)) {
   int cases = 0, all = 0;
   const char *key;
@@ -215,7 +215,7 @@ static void test_invalid(void **state) {
   for_all(check_invalid);
 }
 
-// The Q2_0 kinds have a fourth value: read, written and multiplied, and still reported as not ternary.
+// The Q2_0 formats have a fourth value: it is read, written and multiplied, and still reported as not ternary.
 static void test_two(void **state) {
   (void)state;
   int kinds = 0;
@@ -236,7 +236,7 @@ static void test_two(void **state) {
   assert_int_equal(kinds, 3);
 }
 
-// One byte by hand, and what pads the tails.
+// One byte worked out by hand, and the padding of tails.
 static void test_examples(void **state) {
   (void)state;
   const st_format *t2 = st_format_get(ST_T2), *t16 = st_format_get(ST_T16), *t5 = st_format_get(ST_T5);
@@ -262,7 +262,7 @@ static void test_examples(void **state) {
   assert_int_equal(t16->ops->check(t16, shape, &strip, block), 1);
 }
 
-// A t16 tensor is the kernels' form of the matrix, byte for byte: that is what it is for.
+// A t16 tensor is the kernels' form of the matrix, byte for byte, so that it can be used where it was read.
 static void test_kernel_order(void **state) {
   (void)state;
   const char *names[] = {"k1_n1", "k5_n17", "k127_n8", "k129_n17", "k640_n17", "k8640_n4", "minus_k256_n20"};
@@ -308,7 +308,7 @@ static void check_peer(const char *format, const char *key, float scale) {
   assert_memory_equal(packed, bytes.data, bytes.bytes);
 }
 
-// What ik_llama.cpp's quantizer made of f16 weights, and of an i2_s tensor: it reads that order as we do.
+// What ik_llama.cpp's quantizer made of f16 weights, and of an i2_s tensor, whose order it reads as Setun does.
 static void test_peers(void **state) {
   (void)state;
   const json_t *scale_of_file = json_object_get(json_object_get(peers.header, "scale"), "data_offsets");

@@ -1,7 +1,7 @@
 // What each step of sampling keeps, and with which probabilities, against an independent computation of them.
 #include "sampler_data.h"
 
-enum { CASES = 600 }; // at least: a lost case must not pass unseen
+enum { CASES = 600 }; // at least: a lost case must be noticed
 
 static void check_case(const json_t *one) {
   const char *name = json_string_value(json_object_get(one, "name"));

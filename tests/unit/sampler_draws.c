@@ -56,7 +56,7 @@ static setun_sampler *sampler_with(const setun_sampler_params *p) {
   return s;
 }
 
-// Of 2 tokens above the threshold XTC leaves out the likelier, so the draws tell how often it applied.
+// Of 2 tokens above the threshold XTC leaves out the likelier, so the draws show how often it applied.
 static void test_xtc_probability(void **state) {
   (void)state;
   enum { DRAWS = 100000 };
@@ -72,7 +72,7 @@ static void test_xtc_probability(void **state) {
       assert_int_equal(setun_sampler_sample(s, logits, 2, &id, NULL), SETUN_OK);
       count += id == 0;
     }
-    // 4.89 standard deviations: a tail of 1e-6 on both sides together
+    // 4.89 standard deviations: 1e-6 in both tails together
     double deviation = sqrt(want * (1 - want / DRAWS));
     printf("XTC %.1f: %.0f draws of the likelier token, expected %.0f +- %.0f\n", (double)chances[i], count, want,
            4.892 * deviation);

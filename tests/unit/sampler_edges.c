@@ -1,5 +1,5 @@
-// Sampling at its edges: steps that are off, what is refused and in which words, the windows of the text, and what a
-// failure leaves behind.
+// Edge cases of sampling: steps that are off, refusals and their messages, the windows of the text, and the state after
+// a failure.
 #include "sampler_data.h"
 
 enum { N = 100 };
@@ -30,7 +30,7 @@ static void accept(setun_sampler *s, const setun_token *ids, size_t n) {
   for (size_t i = 0; i < n; i++) succeeds(setun_sampler_accept(s, ids[i], &error), &error);
 }
 
-// Both keep the same, with the same bits, and draw the same.
+// Both keep the same tokens with bit-identical probabilities, and draw the same.
 static void assert_same(setun_sampler *a, setun_sampler *b, const float *logits) {
   size_t n_a, n_b;
   setun_candidate *x = candidates_of(a, logits, N, &n_a), *y = candidates_of(b, logits, N, &n_b);
@@ -82,7 +82,7 @@ static void test_no_ops(void **state) {
     check_no_op(base, p);
   }
   setun_sampler_params p = all_off();
-  p.top_k = N; // as many as there are
+  p.top_k = N; // all that there are
   check_no_op(all_off(), p);
 }
 
@@ -125,7 +125,7 @@ static void test_greedy(void **state) {
     assert_int_equal(setun_sampler_probabilities(s, logits, N, &c, 1, &count, NULL), SETUN_OK);
     assert_true(count == 1 && c.id == order[i] && c.probability == 1);
     assert_int_equal(setun_sampler_sample(s, logits, N, &id, NULL), SETUN_OK);
-    assert_int_equal(id, order[i]); // of equal ones the lowest; each is then penalized
+    assert_int_equal(id, order[i]); // of equal ones the lowest id; each is then penalized
     accept(s, &id, 1);
   }
   setun_sampler_free(s);
@@ -144,7 +144,7 @@ static void refuses(setun_sampler *s, const float *logits, size_t n, setun_statu
   assert_non_null(strstr(error.message, words));
 }
 
-// A bad logit is found wherever it stands, whatever is kept, also under a bias or penalty.
+// An invalid logit is found anywhere, whatever is kept, also under a bias or penalty.
 static void test_bad_logits(void **state) {
   (void)state;
   float logits[N];
@@ -170,7 +170,7 @@ static void test_bad_logits(void **state) {
       refuses(s, logits, N, SETUN_ERROR_FORMAT, words);
     }
     fill(logits);
-    assert_same(s, fresh, logits); // the failures left nothing behind
+    assert_same(s, fresh, logits); // the failures changed nothing
     setun_sampler_free(s);
     setun_sampler_free(fresh);
   }
@@ -231,7 +231,7 @@ static void test_text(void **state) {
   setun_sampler_free(NULL);
 }
 
-// A sampler that saw a long text does as one that saw only what its windows show; ids without a logit do no harm.
+// A sampler that saw a long text acts as one that saw only the part in its windows; ids without a logit are harmless.
 static void test_windows(void **state) {
   (void)state;
   enum { LONG = 3000 };
@@ -265,7 +265,7 @@ static void test_windows(void **state) {
   }
 }
 
-// Fewer are written than there are; the input stays as it was.
+// Fewer are written than exist; the input is unchanged.
 static void test_capacity(void **state) {
   (void)state;
   float logits[N], copy[N];
@@ -342,7 +342,7 @@ static void test_params(void **state) {
   refuses_params(&p, "dry_allowed_length");
 }
 
-// Names of steps, and what is not an order.
+// Names of steps, and invalid orders.
 static void test_order(void **state) {
   (void)state;
   setun_error error;

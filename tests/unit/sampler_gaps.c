@@ -32,7 +32,7 @@ static void compare(const setun_sampler_params *p) {
     x = x * 1664525u + 1013904223u;
     logits[i] = (float)(x >> 8) * 0x1p-21f;
     expected[i] = in_gap(i) ? -INFINITY : logits[i];
-    if (i == 50) logits[i] = NAN; // nothing in a gap is read
+    if (i == 50) logits[i] = NAN; // nothing is read in a gap
   }
   st_sampler *a = new_sampler(p), *b = new_sampler(p);
   succeeds(st_sampler_exclude(a, &gaps, &error), &error);
@@ -85,7 +85,7 @@ static void test_nothing_left(void **unused) {
   st_sampler_free(s);
 }
 
-// A vocabulary whose ids are not all there.
+// A vocabulary with missing ids.
 static void test_finding(void **unused) {
   (void)unused;
   static const char json[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":5,\"d\":9},\"merges\":[]}}";

@@ -43,7 +43,7 @@ static int remove_file(void **state) {
   return 0;
 }
 
-// What goes wrong: io_uring is not there; some results are cut short; one read fails.
+// Faults: io_uring is missing; some results are cut short; one read fails.
 typedef struct faults {
   bool no_uring, cut;
   int fails; // that read; negative: none
@@ -116,7 +116,7 @@ static void check(faults f, bool direct, uint64_t seed) {
         failed++;
       }
     } else {
-      st_stream_discard(s, slot); // not wanted any more
+      st_stream_discard(s, slot); // no longer wanted
     }
   }
   assert_true(failed <= (f.fails >= 0));

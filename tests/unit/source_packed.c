@@ -54,7 +54,7 @@ static void compare(const st_weight *w, const float *x, const float *want, const
   }
 }
 
-// The bytes of blocks mean the same weights, in the reader's order.
+// Decoding the blocks gives the same weights, in the reader's order.
 static void check_blocks(const st_directory *d, const st_weight *w, const float *want) {
   const st_format *f = w->format;
   uint64_t k = w->shape.columns, bytes = st_format_row_bytes(f, k);
@@ -107,7 +107,7 @@ static void check_folder(const char *folder, const char *const suffixes[], size_
     for (size_t j = 0; suffixes[j]; j++) {
       snprintf(module, sizeof module, "%.*s%s", (int)(n - end), name, suffixes[j]);
       snprintf(data, sizeof data, "%s.qweight", module);
-      if (*suffixes[j] && !st_directory_find(d, data)) continue; // only one of both
+      if (*suffixes[j] && !st_directory_find(d, data)) continue; // only one of the two
       kept += check(d, module, e, expected);
       seen++;
     }

@@ -82,7 +82,7 @@ static size_t below(st_random *r, size_t n) {
   return (size_t)(st_random_u64(r) % n);
 }
 
-// A range anywhere, or right behind the one before, or up to the end of the file, or of no bytes.
+// A range anywhere, or directly after the one before, or up to the end of the file, or empty.
 static st_stream_range any_range(st_random *r, const st_stream_range *before) {
   size_t i = below(r, FILES), kind = below(r, 8), size = sizes[i], offset = below(r, size);
   if (before && kind < 3 && before->offset + before->bytes < before->file->size) {
@@ -131,7 +131,7 @@ static void take(st_stream *s, const unit_set *set, size_t unit) {
   compare(set, unit, at, st_stream_get_stats(s).how);
 }
 
-// A pass over the first `n` units, with its tail or without.
+// A pass over the first `n` units, with or without its tail.
 static void pass_with(st_stream *s, const unit_set *set, size_t n, unsigned tails) {
   st_stream_start(s, false, tails);
   for (size_t u = 0; u < n; u++) {
@@ -159,9 +159,9 @@ static uint64_t cycle_bytes(const unit_set *set, size_t n) {
 
 typedef struct {
   int refused[4]; // by step
-  int refusals;   // of ST_STREAM_ENTER, that many, and then no more; 0: for ever
+  int refusals;   // of ST_STREAM_ENTER: so many, and then none; 0: always
   atomic_int entries;
-  int cut, interrupt; // percent of reads that are cut short; that fail in passing
+  int cut, interrupt; // percent of reads that are cut short; that fail temporarily
   int direct_error;   // of direct reads from read `from` on
   int error, once;    // of read `from` alone, or of all from there on
   int from;
@@ -231,14 +231,14 @@ static const engine engines[] = {
 };
 enum { ENGINES = sizeof engines / sizeof *engines };
 
-// The faults with which the engine comes about, and its options with them.
+// The faults that lead to the engine, and its options with them.
 static st_stream_options use(const engine *e, int slots, faults *f, st_stream_faults *hooks, st_log *log) {
   memcpy(f->refused, e->refused, sizeof e->refused);
   *hooks = (st_stream_faults){f, refuse, change_result};
   return (st_stream_options){.slots = slots, .direct = e->direct, .uring = e->uring, .log = log, .faults = hooks};
 }
 
-// What this system allows: the same engine, tried. A build without liburing, or a sandbox, has less.
+// What this system allows, found by trying the same engine: a build without liburing, or a sandbox, allows less.
 static bool is_offered(const engine *e) {
   unit_set set = {.n = 1};
   faults f = {0};
@@ -266,12 +266,12 @@ static void run_passes(const engine *e, int slots, faults f, uint64_t seed, int 
     const char *how = st_stream_get_stats(s).how;
     for (int i = 0; i < 6; i++) {
       pass(s, &set, below(&random, 3) ? set.n : below(&random, set.n + 1));
-      if (below(&random, 4) == 0) { // given up while a unit is held
+      if (below(&random, 4) == 0) { // abandoned while a unit is acquired
         st_stream_start(s, false, 1);
         take(s, &set, 0);
       }
     }
-    if (!f.direct_error) assert_string_equal(st_stream_get_stats(s).how, how); // it read on as it had begun
+    if (!f.direct_error) assert_string_equal(st_stream_get_stats(s).how, how); // it continued as it had begun
     st_stream_free(s);
   }
 }
@@ -293,7 +293,7 @@ static void cut_and_interrupted(void **state) {
   }
 }
 
-// O_DIRECT that is opened but does not read: the reads go through the page cache, and one notice tells so.
+// A file that opens with O_DIRECT but cannot be read so: reads go through the page cache, and one notice says so.
 static void direct_reads_refused(void **state) {
   (void)state;
   for (int i = 0; i < ENGINES; i++) {
@@ -350,7 +350,7 @@ static void reads_ahead_across_passes(void **state) {
 static void expect_io_error(st_stream *s, size_t unit, const char *name, const char *reason) {
   const uint8_t *at[RANGES_MOST];
   setun_error err = {0};
-  for (int i = 0; i < 2; i++) { // asked again, it says the same
+  for (int i = 0; i < 2; i++) { // asked again, it reports the same
     assert_int_equal(st_stream_acquire(s, unit, at, &err), SETUN_ERROR_IO);
     if (!strstr(err.message, name) || !strstr(err.message, reason) || !strstr(err.message, "offset")) {
       fail_msg("expected a message on %s with \"%s\", found: %s", name, reason, err.message);
@@ -367,7 +367,7 @@ static void plain_units(unit_set *set, const st_file *file) {
   }
 }
 
-// Every read fails once in its turn: what comes before is right, the unit is an error, and the next pass is whole.
+// Each read fails once in turn: units before it are right, its unit is an error, and the next pass is complete.
 static void failing_reads(void **state) {
   (void)state;
   unit_set set;
@@ -394,7 +394,7 @@ static void failing_reads(void **state) {
   }
 }
 
-// What the kernel does not take now it takes later; but who waits is told when it never does.
+// What the kernel does not accept now it accepts later; if it never does, the waiting caller gets an error.
 static void entries_refused(void **state) {
   (void)state;
   static const int cases[][2] = {{EAGAIN, 1}, {EBUSY, 100}, {EINTR, 5000}, {EAGAIN, 0}, {ENOMEM, 1}};
@@ -418,7 +418,7 @@ static void entries_refused(void **state) {
   }
 }
 
-// A file that becomes shorter gives the bytes that it had, or an error; never anything else, and no waiting for ever.
+// A file that becomes shorter gives the bytes that it had, or an error; nothing else, and no call waits forever.
 static void shrinking_file(void **state) {
   (void)state;
   static const size_t ends[] = {4321000, 4096 * 800, 100, 0, 7000 * 512};
@@ -438,7 +438,7 @@ static void shrinking_file(void **state) {
       size_t taken = 0, u = 0;
       for (; st_stream_acquire(s, u, at, &err) == SETUN_OK; u = (u + 1) % set.n) {
         size_t begin = set.ranges[u][0].offset, end = begin + 1200000;
-        if (taken > 1 && ends[k] < end) end = ends[k]; // behind it a read under way may get zeros
+        if (taken > 1 && ends[k] < end) end = ends[k]; // beyond it a read in flight may get zeros
         if (end > begin && memcmp(at[0], content[0] + begin, end - begin)) fail_msg("%s: garbage", engines[i].name);
         st_stream_release(s, u);
         if (taken++ == 1) assert_int_equal(truncate(file.path, (off_t)ends[k]), 0);
@@ -512,7 +512,7 @@ static void order_of_calls(void **state) {
   }
 }
 
-// With io_uring results are seen where the header says: in take and poll, not in give.
+// With io_uring results are processed where the header says: in acquire and poll, not in release.
 static void where_ends_are_seen(void **state) {
   (void)state;
   unit_set set;
@@ -595,7 +595,7 @@ static void thread_that_ends(void **state) {
 
 // ---- where the file is --------------------------------------------------------------------------------------------
 
-// Another file under the name, or none: the open one is read all the same, and a notice tells why through the cache.
+// Another file under the name, or none: the open one is read nevertheless, and a notice says why through the cache.
 static void renamed_file(void **state) {
   (void)state;
   for (int replaced = 0; replaced < 2; replaced++) {
@@ -635,7 +635,7 @@ static size_t cached_pages(const st_file *file) {
   return cached;
 }
 
-// What is streamed leaves nothing in the page cache; read through it, at most what the system read ahead behind the
+// Streaming leaves nothing in the page cache; reads through it leave at most what the system read ahead beyond the
 // end.
 static void page_cache_stays_empty(void **state) {
   (void)state;
@@ -733,7 +733,7 @@ static void memory_needed(void **state) {
   assert_int_equal(memory_of((st_stream_range[]){{a, 4 << 20, 50}, {a, 4096, (2 << 20) - 8192}}, 2, 2), 6 << 20);
 }
 
-// Without the n-th allocation: out of memory, or the next best engine with the same bytes.
+// If the n-th allocation fails: out of memory, or the next best engine with the same bytes.
 static void allocation_failures(void **state) {
   (void)state;
   unit_set set;

@@ -195,7 +195,7 @@ static void scales_of_experts(void **state) {
   }
 }
 
-// Rows that are copied as they are have their scales checked all the same.
+// The scales of rows that are copied unchanged are checked too.
 static void bytes_with_bad_scale(void **state) {
   (void)state;
   st_directory *d = open_path("badfiles/files/scale-q8_0-nan.gguf");

@@ -45,7 +45,7 @@ static bool offers(setun_choice choice, const char *name) {
   return false;
 }
 
-// Whether one of the files of others' vectors has a tensor "NAME...." of the format.
+// Whether one of the files of reference vectors has a tensor "NAME...." of the format.
 static bool has_vectors(const char *const files[4], const char *name) {
   char key[64], of_encoders[64];
   snprintf(key, sizeof key, "\"%s.", name);
@@ -99,7 +99,7 @@ static bool becomes(st_form form) {
   return false;
 }
 
-// What the kernels take for granted of a row's coding, and of the blocks of the format that becomes it.
+// What the kernels assume of a row's coding, and of the blocks of the format that becomes it.
 static void check_coding(st_form form, const char *name) {
   st_coding c = st_coding_of(form);
   if (c.kind != ST_KIND_CODES) return;
@@ -162,7 +162,8 @@ static void instruction_sets(void **state) {
     if (!strcasestr(docs, name)) fail_msg("docs/kernels.md does not have %s", name);
     for (int form = 0; s == SETUN_OK && form < ST_FORM_COUNT; form++) {
       for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
-        if (st_form_is((st_form)form, ST_KIND_FIVES)) continue; // some tables have none, and take the other form
+        if (st_form_is((st_form)form, ST_KIND_FIVES))
+          continue; // some tables have no products of it, and use the other form
         if (st_form_takes((st_form)form, (st_activation)kind) && !k.matmul[form][kind])
           fail_msg("%s: no product of %s with activation %d", name, form_name((st_form)form), kind);
       }

@@ -1,5 +1,5 @@
 // Tokenizers: vocabularies as GGUF holds them, special tokens, ends of text, the streaming decoder, hard texts, and
-// what malformed input gets.
+// the errors of malformed input.
 #include "tokenizer/tokenizer.h"
 #include "base/buffer.h"
 #include "base/file.h"
@@ -102,7 +102,7 @@ static void test_control_tokens(void **state) {
   st_tokenizer_free(t);
 }
 
-// A byte-level vocabulary may have the bytes alone.
+// A byte-level vocabulary may consist of the bytes alone.
 static void test_no_merges(void **state) {
   (void)state;
   static byte_vocabulary b;
@@ -190,7 +190,7 @@ static void test_scores(void **state) {
   size_t n;
   assert_int_equal(st_decoder_new(t, false, false, &d, &err), SETUN_OK);
   assert_int_equal(st_decoder_push(d, 8, &text, &n, &err), SETUN_OK);
-  assert_string_equal(text, "ab"); // the text's first space is none
+  assert_string_equal(text, "ab"); // the text's first space is not one
   assert_int_equal(st_decoder_push(d, 8, &text, &n, &err), SETUN_OK);
   assert_string_equal(text, " ab");
   assert_int_equal(st_decoder_finish(d, &text, &n, &err), SETUN_OK);
@@ -260,7 +260,7 @@ static char *repeat(const char *piece, size_t bytes) {
   return text;
 }
 
-// A megabyte of one thing comes through every pattern, and back. Quadratic behaviour would take hours.
+// A megabyte of one character passes through every pattern, and back. Quadratic behaviour would take hours.
 static void test_long_runs(void **state) {
   (void)state;
   static const char *const pieces[] = {
@@ -314,7 +314,7 @@ static void test_invalid_text(void **state) {
 
 // ---- malformed vocabularies ----
 
-typedef void (*spoiler)(byte_vocabulary *b);
+typedef void (*corruption)(byte_vocabulary *b);
 static void unknown_pre(byte_vocabulary *b) {
   b->v.pre = "no-such-pattern";
 }
@@ -364,7 +364,7 @@ static void eos_negative(byte_vocabulary *b) {
 static void test_bad_vocabularies(void **state) {
   (void)state;
   static const struct {
-    spoiler spoil;
+    corruption corrupt;
     setun_status status;
     const char *says;
   } rows[] = {{unknown_pre, SETUN_ERROR_UNSUPPORTED, "no-such-pattern"},
@@ -385,7 +385,7 @@ static void test_bad_vocabularies(void **state) {
   static byte_vocabulary b;
   for (size_t i = 0; i < COUNT(rows); i++) {
     fill(&b);
-    rows[i].spoil(&b);
+    rows[i].corrupt(&b);
     st_tokenizer *t = NULL;
     assert_int_equal(st_tokenizer_from_vocabulary(&b.v, &t, &err), rows[i].status);
     assert_null(t);
@@ -461,7 +461,7 @@ static void test_bad_json(void **state) {
   }
 }
 
-// A pattern that needs exponential time ends in an error, and not in a wrong cut.
+// A pattern that needs exponential time is an error, not a wrong split.
 static void test_match_limit(void **state) {
   (void)state;
   static const char file[] = "{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(a+)+$\"}, "
@@ -488,7 +488,8 @@ static void test_deep_json(void **state) {
   st_buffer_free(&b);
 }
 
-// tokenizer.model and tokenizer.json cut off anywhere, and with any byte changed: an error or a tokenizer, no more.
+// tokenizer.model and tokenizer.json cut off anywhere, and with any byte changed: an error or a tokenizer, nothing
+// else.
 static void damage(const char *name) {
   char path[512];
   snprintf(path, sizeof path, "%s/tok/%s", SETUN_TEST_DATA, name);

@@ -1,5 +1,5 @@
-// SentencePiece's compiled character map, in a GGUF vocabulary: what it does to text, and what a malformed one gets;
-// and which tokens a vocabulary's ids, types and text may lead to.
+// SentencePiece's compiled character map, in a GGUF vocabulary: what it does to text, and the errors of malformed ones;
+// and which tokens the ids, types and texts of a vocabulary may give.
 #include "tokenizer/tokenizer.h"
 
 #include <setjmp.h>
@@ -81,9 +81,9 @@ static void test_map(void **unused) {
   EXPECT(t, "AAB", MARKED_A, X, Y);
   EXPECT(t, "A\t\tA", MARKED_A, MARKED_A);
   EXPECT(t, "AQA", MARKED_A, A_);
-  EXPECT(t, "AQB", MARKED_A, B); // entries do not begin in what others made
+  EXPECT(t, "AQB", MARKED_A, B); // entries do not begin within the output of others
   EXPECT(t, "Z", SPACE, UNK);
-  EXPECT(t, "</s>", SPACE, UNK); // no control token of plain text
+  EXPECT(t, "</s>", SPACE, UNK); // plain text gives no control token
   expect(t, "QQ", NULL, 0);
   st_tokenizer_free(t);
 }
@@ -121,7 +121,7 @@ static void test_malformed(void **unused) {
   refuse(&m, length, "0 byte");
 }
 
-// A unit whose children are its siblings: a text of any length walks in a circle.
+// A unit whose children are its siblings: a text of any length would go round in a circle.
 static void test_circle(void **unused) {
   (void)unused;
   charsmap m = new_map();

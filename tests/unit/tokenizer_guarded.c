@@ -1,6 +1,6 @@
-// Encoding with guarded parts: what users wrote is never a control token. The expected ids are those of the text cut at
-// the control tokens that lie in the open, each piece encoded as plain text: cut here by searching, not by the
-// tokenizer.
+// Encoding with guarded parts: a user's text never becomes a control token. The expected ids are those of the text
+// split at the unguarded control tokens, each piece encoded as plain text; the splitting is done by a search here, not
+// by the tokenizer.
 #include "base/file.h"
 #include "base/memory.h"
 #include "tokenizer/tokenizer.h"

@@ -1,4 +1,4 @@
-// Merges of long words, for which a queue stands in, against the definition: of all neighbours that can be joined, join
+// Merges of long words, which use a queue, against the definition: of all neighbours that can be joined, join
 // the pair of the lowest rank, of equal ranks the leftmost, until none is left. The vocabularies are random, and their
 // ranks in no order: a pair may become possible whose rank is lower than that of the pair before.
 #include "tokenizer/internal.h"
@@ -38,7 +38,7 @@ static void make(void) {
   for (int i = 0; i < LETTERS; i++) v.text[i][0] = (char)('a' + i);
   while (n < TOKENS) {
     char text[2 * LONGEST + 1];
-    // first of all pairs of letters, or words would be cut between those that stand together in no token
+    // all pairs of letters first, or words would be split between letters that no token has side by side
     int k = n - LETTERS, a = k / LETTERS, b = k % LETTERS;
     if (k >= LETTERS * LETTERS) a = (int)draw(draw((uint32_t)n) + 1), b = (int)draw(draw((uint32_t)n) + 1);
     snprintf(text, sizeof text, "%s%s", v.text[a], v.text[b]);
@@ -109,7 +109,7 @@ static void long_words(void **state) {
     make();
     st_tokenizer *t = tokenizer();
     for (int i = 0; i < 40; i++) {
-      uint32_t letters = i % 2 ? LETTERS : 1 + draw(4); // few: the same pairs again and again
+      uint32_t letters = i % 2 ? LETTERS : 1 + draw(4); // few, so that the same pairs recur
       size_t n = i < 30 ? 1 + draw(200) : WORD - draw(100), period = i % 3 ? WORD : 1 + draw(300);
       for (size_t k = 0; k < n; k++) word[k] = k < period ? (char)('a' + draw(letters)) : word[k - period];
       check(t, word, n);
@@ -118,7 +118,7 @@ static void long_words(void **state) {
   }
 }
 
-// The queue alone: whatever goes in, and when, what comes out has the lowest rank, and of equal ones stands leftmost.
+// The queue alone: whatever is added, and when, the lowest rank is taken first, and of equal ranks the leftmost.
 static void queue(void **state) {
   (void)state;
   enum { MOST = 2000 };

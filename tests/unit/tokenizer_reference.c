@@ -105,8 +105,8 @@ static void check(const char *name, const char *extension) {
     check_ids(name, i, "ids with control tokens", &ids, json_array_get(json_object_get(want, "special"), i));
     decode(t, &ids, &text);
     const json_t *expected = json_array_get(json_object_get(want, "text"), i);
-    // Bytes that are no characters come out as one U+FFFD for each part of one; the reference's ByteFallback decoder
-    // counts otherwise.
+    // Invalid bytes become one U+FFFD for each part of a character; the reference's ByteFallback decoder counts
+    // differently.
     if (strstr(json_string_value(expected), "\xEF\xBF\xBD")) continue;
     if (text.length != json_string_length(expected) || memcmp(text.data, json_string_value(expected), text.length)) {
       fail_msg("%s: string %zu decodes to \"%s\", the reference says \"%s\"", name, i, text.data,

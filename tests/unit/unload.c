@@ -1,4 +1,4 @@
-// The shared library loaded, used and unloaded again and again: nothing of it may stay mapped.
+// The shared library is loaded, used and unloaded repeatedly: nothing of it may stay mapped.
 #include "setun.h"
 
 #include <dlfcn.h>

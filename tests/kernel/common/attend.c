@@ -12,14 +12,14 @@
 
 enum { FORMATS = SETUN_KV_Q4 + 1 };
 
-// What is attended to: `keys` keys before the first token's own.
+// The keys that are visible: `keys` of them before the first token's own.
 typedef struct {
   size_t tokens, n_q, dim, keys, window;
   setun_kv_type k, v;
   bool sinks;
 } scene;
 
-// ---- what pages mean ----------------------------------------------------------------------------------------------
+// ---- contents of pages --------------------------------------------------------------------------------------------
 
 // A position as it is saved: its numbers, and the scale, 0 where these are not codes.
 static float decode(setun_kv_type type, bool keys, size_t dim, const uint8_t *row, float *out) {
@@ -60,10 +60,10 @@ static void rotate_in_double(const double *x, size_t dim, double *out) {
 }
 
 typedef struct {
-  guarded memory; // pages of two KV heads, of which the second is used, with NaN wherever nothing is
+  guarded memory; // pages of two KV heads, of which the second is used, with NaN in all unused places
   uint32_t *pages;
   size_t page_bytes, keys_bytes, values_bytes;
-  float *k, *v;    // what the positions mean, a row each
+  float *k, *v;    // the positions' values, a row each
   float *v_scales; // of the positions, where values are codes
 } cache;
 
@@ -76,9 +76,9 @@ static st_kv_place place_in(const cache *c, const scene *s, bool keys, size_t he
                        .block = c->memory.data + block + (keys ? 0 : c->keys_bytes)};
 }
 
-// Writes a position; what it then means is what it was, but for half a step of the codes, or where it lies beyond the
-// codes: by as much as the furthest code may be exceeded, and a step on the side that has one code fewer. Scales are
-// rounded to half precision. Returns the scale.
+// Writes a position; its value then differs from the original by at most half a step of the codes, or where it lies
+// beyond the codes: by as much as the furthest code may be exceeded, and a step on the side that has one code fewer.
+// Scales are rounded to half precision. Returns the scale.
 static float put(const st_kernels *reference, const cache *c, const scene *s, bool keys, size_t at, float *meaning) {
   size_t dim = s->dim, bytes = st_kv_row_bytes(keys ? s->k : s->v, keys, dim);
   float *x = st_malloc(dim, sizeof *x);
@@ -141,7 +141,7 @@ static void free_cache(cache *c) {
 
 // ---- float64 ------------------------------------------------------------------------------------------------------
 
-// What a query's scores are products of. Returns what each number may be off by where it becomes a code: half a unit,
+// The numbers that a query's scores are products of. Returns the error of each where it becomes a code: half a unit,
 // of which the largest has 8,000 at least.
 static double query_in_double(const st_attend *a, const float *q, double *out) {
   size_t dim = a->head_dim;
@@ -158,7 +158,7 @@ static double query_in_double(const st_attend *a, const float *q, double *out) {
   return st_kv_is_codes(a->keys) ? largest / 16000 : 0;
 }
 
-// The scores of a query for the keys [first, last). Returns what they may be off by: a score is a sum of `dim`
+// The scores of a query for the keys [first, last). Returns their largest error: a score is a sum of `dim`
 // products, each rounded once more than it is added.
 static double scores_in_double(const st_attend *a, const cache *c, const float *query, size_t first, size_t last,
                                double *scores) {
@@ -176,7 +176,7 @@ static double scores_in_double(const st_attend *a, const cache *c, const float *
   return most;
 }
 
-// What column d of the values may be off by where the factors p of the keys [first, last) become codes: half a unit, of
+// The error of column d of the values where the factors p of the keys [first, last) become codes: half a unit, of
 // which a block's largest factor, times its key's scale, has ST_FACTOR_MOST.
 static double factors_error(const cache *c, size_t dim, size_t d, size_t first, size_t last, const double *p) {
   double error = 0;
@@ -193,7 +193,7 @@ static double factors_error(const cache *c, size_t dim, size_t d, size_t first, 
 }
 
 // One query. Bounds: e^x is within 2 units in the last place, sums of n numbers within n, and merging parts adds a few.
-// An error e of scores makes a share of values e^(2e) times as large at most.
+// An error e of the scores changes a value's share by a factor of at most e^(2e).
 static void check_query(const st_attend *a, const cache *c, size_t token, size_t head, const float *out) {
   size_t last = a->n_keys + token, first = a->window && last > a->window ? last - a->window : 0, dim = a->head_dim;
   double *p = st_malloc(last - first, sizeof *p), sum = 0;
@@ -225,7 +225,7 @@ static void check_query(const st_attend *a, const cache *c, size_t token, size_t
 
 // ---- checks -------------------------------------------------------------------------------------------------------
 
-// With junk behind the scratch, which must stay.
+// With junk after the scratch, which must stay.
 static void run(const st_kernels *k, const st_attend *a, float *out) {
   size_t bytes = st_attend_scratch(a->keys, st_attend_queries(a), a->head_dim);
   uint8_t *scratch = st_aligned_alloc(bytes + 64);
@@ -268,7 +268,7 @@ static void run_parts(const st_kernels *k, const st_attend *all, float *out) {
   st_free(sums);
 }
 
-// The scalar function's bits; those of the tokens one by one; those of parts merged; and what float64 gives.
+// The scalar function's bits; those of the tokens one by one; those of merged parts; and the float64 result.
 static void check_scene(const st_kernels *k, const st_kernels *reference, const scene *s, bool exact) {
   size_t stride = s->n_q * (s->dim + 3) + 5, n = s->tokens * stride;
   float *q = st_malloc(n, sizeof *q), sinks[16];
@@ -345,7 +345,7 @@ static void check_deep(const st_kernels *k, const st_kernels *reference, size_t 
                  .window = round ? windows[random_below(3)] : 0,
                  .sinks = at % 2};
       if (round) s.keys += random_below(100), s.tokens += random_below(5), s.v = random_format();
-      check_scene(k, reference, &s, scalar || round); // bits alone are enough for the others
+      check_scene(k, reference, &s, scalar || round); // for the others comparing bits suffices
     }
   }
 }

@@ -31,7 +31,7 @@ static void check_glu(const st_kernels *k, const st_kernels *reference, size_t n
     reference->glu((st_glu)kind, input_a, input_b, n, out_b + 16);
     compare("glu", n, out_a, out_b, n);
     for (size_t i = 0; i < n; i++) {
-      // The exponential's argument is rounded: its result is off by as many parts in 2^24 as the argument is large.
+      // The exponential's argument is rounded: the relative error of its result is the argument times 2^-24.
       double y = glu_in_double((st_glu)kind, input_a[i], input_b[i]), z = fabs((double)input_a[i]);
       if (kind == ST_GLU_GELU_TANH) z = 1.6 * (z + 0.045 * z * z * z);
       if (fabs(y) > 1e-30) within("glu", i, out_a[16 + i], y, fabs(y) * (3 * z + 12) * 0x1p-24);

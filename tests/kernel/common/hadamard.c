@@ -8,7 +8,7 @@ enum { BLOCKS = 11, MOST = 2048 }; // blocks up to 1024, and numbers
 
 static float input[MOST + 32], before[MOST], after[MOST], out_a[MOST + 32], out_b[MOST + 32];
 
-// Number i of what the matrix makes of a block, which is at most as large as the sum of all magnitudes.
+// Number i of the matrix times a block, whose magnitude is at most the sum of all magnitudes.
 static double row_in_double(const float *x, const float *signs, size_t block, size_t i, double *sum) {
   double y = 0;
   *sum = 0;

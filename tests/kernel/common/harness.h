@@ -37,7 +37,7 @@ void guarded_free(guarded *g);
 
 enum { MAX_N = 700 }; // of the sizes that next_size gives
 
-// Prepares an input for a table, with its scratch; free_input gives both back.
+// Prepares an input for a table, with its scratch; free_input frees both.
 void prepare(const st_kernels *k, st_input *input, st_activation kind, const float *x, size_t tokens, size_t columns);
 void free_input(st_input *input);
 
@@ -59,7 +59,7 @@ extern const char *table_name; // what is being checked
 // Same bits, or both NaN.
 bool same(float a, float b);
 
-// What outputs are filled with, before, behind and where they are to be written.
+// Outputs are filled with this: before, after and where they are to be written.
 extern const float guard_value;
 void fill_guard(float *x, size_t n);
 
@@ -67,7 +67,8 @@ void fill_guard(float *x, size_t n);
 void compare(const char *what, size_t size, const float *out, const float *expected, size_t n);
 void within(const char *what, size_t i, float value, double expected, double bound);
 
-// What is checked for sizes: those around the ends of vectors first, then any. The longest is longer than a block.
+// The sizes that are checked: first those around the ends of vectors, then random ones. The longest is longer than a
+// block.
 size_t next_size(size_t i, size_t round);
 
 // ---- matrices -----------------------------------------------------------------------------------------------------
@@ -75,7 +76,7 @@ size_t next_size(size_t i, size_t round);
 typedef struct {
   st_matrix m;
   guarded memory;
-  float *dense;  // [rows][columns], what the weights mean
+  float *dense;  // [rows][columns], the weights' values
   float *scales; // of T16
   float shift;   // the most that a minimum is larger in the kernels' order than stored (st_coding.minimums)
 } matrix;
@@ -83,14 +84,14 @@ typedef struct {
 bool has_block(st_form form);
 // A format that becomes the form, of `block` columns where the form leaves that open.
 st_format format_for(st_form form, uint32_t block);
-// Formats whose blocks are made, and given a meaning, here rather than by their own functions.
+// Formats whose blocks are made and decoded here rather than by their own functions.
 bool is_made_here(st_format_id id);
 matrix make_matrix(st_form form, size_t rows, size_t columns, uint32_t block, mode how);
 void free_matrix(matrix *w);
 
 // ---- checks and benches -------------------------------------------------------------------------------------------
 
-// The ceilings of a table, a second, and memory that is more than any cache holds.
+// The ceilings of a table, per second, and memory that is larger than any cache.
 typedef struct {
   st_kernels k;
   double int8, floats, bytes;
@@ -98,7 +99,7 @@ typedef struct {
 } ceilings;
 enum { ARENA = 256 << 20 };
 
-// This thread's own processor time, so that other work on the machine disturbs less.
+// This thread's own processor time, which other work on the machine disturbs less.
 double now(void);
 void print_small(const char *name, const char *what, double seconds, double elements);
 
@@ -114,16 +115,16 @@ void print_small(const char *name, const char *what, double seconds, double elem
     print_small(b->k.name, what, best, elements);                                                                      \
   } while (0)
 
-// A kernel other than products: one round's checks against the scalar table and float64, and how fast it is.
+// A kernel other than products: one round's checks against the scalar table and float64, and its speed.
 typedef struct {
   const char *name;
   void (*check)(const st_kernels *k, const st_kernels *reference, size_t round);
-  void (*bench)(const ceilings *b); // NULL: measured with another
+  void (*bench)(const ceilings *b); // NULL: measured together with another
 } kernel_test;
 extern const kernel_test test_formats, test_quantize_token, test_rmsnorm, test_glu, test_add, test_rope, test_hadamard,
     test_attend, test_attend_deep, test_recurrent;
 
-// Shapes of products. What one check does grows with the rounds, so that the first is short on a slow machine.
+// Shapes of products. Checks grow with the rounds, so that the first is short on a slow machine.
 typedef enum { NARROW, TAILS, EXTREMES, LONG_ROWS, SHAPES } shape_class;
 
 void check_products(const st_kernels *k, const st_kernels *reference, st_form form, shape_class shape, size_t round);

@@ -32,7 +32,7 @@ static void add_second_plane(const float *x, size_t n, float most, double *out) 
   }
 }
 
-// What the activations mean after rounding, in float64.
+// The activations' values after rounding, in float64.
 static void rounded_activations(st_activation kind, const float *x, size_t n, double *out) {
   float limit = plain_limit(x, n);
   for (size_t first = 0; first < n;) {
@@ -89,7 +89,7 @@ void product(const st_kernels *k, const matrix *w, st_activation kind, const flo
   st_input input;
   fill_guard(guarded_out, n + 32);
   prepare(k, &input, kind, x, tokens, w->m.columns);
-  size_t middle = w->m.rows / 2 / 16 * 16; // as two threads would
+  size_t middle = w->m.rows / 2 / 16 * 16; // as two threads would do it
   k->matmul[w->m.form][kind](&w->m, &input, 0, middle, guarded_out + 16, w->m.rows);
   k->matmul[w->m.form][kind](&w->m, &input, middle, w->m.rows, guarded_out + 16, w->m.rows);
   for (size_t i = 0; i < 16; i++) {
@@ -98,8 +98,8 @@ void product(const st_kernels *k, const matrix *w, st_activation kind, const flo
   free_input(&input);
 }
 
-// Whether a table's product has the scalar table's bits. Those in an order of their own have tests of their own, such
-// as amx_bf16.c.
+// Whether a table's product is bit-identical to the scalar table's. Products in another order have tests of their own,
+// such as amx_bf16.c.
 static bool adds_alike(const st_kernels *k, st_form form, st_activation kind) {
   return kind != ST_ACT_F32 || !k->own_order[form];
 }
@@ -162,7 +162,7 @@ static void check_shape(const st_kernels *k, const st_kernels *reference, st_for
   free_matrix(&w);
 }
 
-// Sums of the longest rows, at their extremes: what a narrow accumulator might not hold.
+// Sums of the longest rows with extreme values, which a narrow accumulator could not hold.
 static void check_long_rows(const st_kernels *k, const st_kernels *reference, st_form form, size_t round) {
   static const size_t columns[] = {6912, 3200, 2560, 4160}, rows[] = {16, 20, 100, 33}, tokens[] = {1, 9, 17, 40};
   uint32_t block = 128u << random_below(2);

@@ -24,7 +24,8 @@ static void check_norm(const st_kernels *k, const st_kernels *reference, size_t 
     double y = input_a[i] / sqrt(squares / (double)n + 1e-5) * input_b[i];
     within("rmsnorm", i, out_a[16 + i], y, fabs(y) * ((double)n / 16 + 16) * 0x1p-24);
   }
-  // Fused with the preparation of an input, the product with a matrix of ones is the same as apart from it.
+  // A norm that is fused with the preparation of an input gives the same product with a matrix of ones as a separate
+  // one.
   for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
     st_input fused, apart;
     prepare(k, &apart, (st_activation)kind, out_a + 16, 1, n);
