@@ -2,6 +2,8 @@
 //
 // usage: bench_schemas TOKENIZER check|masks < LINES
 //        bench_schemas TOKENIZER sample SEED COUNT < LINES
+//        bench_schemas TOKENIZER encode < LINES
+//        bench_schemas TOKENIZER vocabulary
 // TOKENIZER is a GGUF file, a model's directory or tokenizer.json. A line is a schema and, behind tabs, texts; one line
 // of output follows each.
 //   check   "ok VERDICTS": a digit a text, 1 where it is one of the schema's values; or "no STATUS MESSAGE"
@@ -9,6 +11,8 @@
 //   sample  "ok" and, behind tabs, COUNT texts of tokens chosen at random among those that the masks allow; one that
 //   has
 //           not ended in time ends with the character 0x1A
+//   encode  the tokens of each text, behind tabs
+//   vocabulary  a line a token: "text", "end" or "control", and its bytes in hexadecimal
 // Times are those of the processor.
 #define _POSIX_C_SOURCE 200809L
 #include "base/file.h"
@@ -188,8 +192,36 @@ static setun_status samples(session *x, const char *schema, setun_error *err) {
   return s;
 }
 
+// ---- for other engines ----
+
+static setun_status encode(session *x, char *texts, setun_error *err) {
+  char *save = NULL;
+  setun_status s = SETUN_OK;
+  for (char *at = texts ? strtok_r(texts, "\t", &save) : NULL; at && !s; at = strtok_r(NULL, "\t", &save)) {
+    st_token_list ids = {0};
+    s = st_tokenizer_encode(x->tokenizer, at, strlen(at), false, &ids, err);
+    for (size_t i = 0; i < ids.length; i++) printf("%s%d", i ? " " : at == texts ? "" : "\t", (int)ids.ids[i]);
+    st_token_list_free(&ids);
+  }
+  return s;
+}
+
+static void list_vocabulary(const session *x) {
+  for (uint32_t id = 0; id < st_token_trie_size(x->trie); id++) {
+    const char *bytes = "";
+    size_t n = 0;
+    st_tokenizer_piece(x->tokenizer, (int32_t)id, false, &bytes, &n, NULL);
+    printf("%s ", st_tokenizer_is_end(x->tokenizer, (int32_t)id) ? "end" : n ? "text" : "control");
+    for (size_t i = 0; i < n; i++) printf("%02x", (unsigned char)bytes[i]);
+    printf("\n");
+  }
+}
+
 int main(int argc, char **argv) {
-  if (argc < 3) return fprintf(stderr, "usage: bench_schemas TOKENIZER check|masks|sample [SEED COUNT] < LINES\n"), 2;
+  if (argc < 3) {
+    fprintf(stderr, "usage: bench_schemas TOKENIZER check|masks|sample|encode|vocabulary [SEED COUNT] < LINES\n");
+    return 2;
+  }
   setun_error err = {0};
   session x = {.time_masks = !strcmp(argv[2], "masks")};
   if (!strcmp(argv[2], "sample")) {
@@ -201,13 +233,16 @@ int main(int argc, char **argv) {
   }
   x.n_words = st_mask_words(st_token_trie_size(x.trie));
   x.mask = st_calloc(x.n_words, sizeof *x.mask);
+  bool encodes = !strcmp(argv[2], "encode");
+  if (!strcmp(argv[2], "vocabulary")) list_vocabulary(&x);
   char *line = NULL;
   size_t capacity = 0;
   for (ssize_t n; x.mask && (n = getline(&line, &capacity, stdin)) > 0;) {
     if (line[n - 1] == '\n') line[n - 1] = '\0';
     char *texts = strchr(line, '\t');
     if (texts) *texts++ = '\0';
-    setun_status s = x.samples      ? samples(&x, line, &err)
+    setun_status s = encodes        ? encode(&x, texts, &err)
+                     : x.samples    ? samples(&x, line, &err)
                      : x.time_masks ? measure(&x, texts, line, &err)
                                     : check(&x, texts, line, &err);
     if (s) printf("no %d %s", (int)s, err.message);

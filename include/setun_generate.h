@@ -56,14 +56,15 @@ SETUN_PARAMS(setun_generate_params)
 typedef struct setun_generate_result {
   size_t size; /* of this struct */
   setun_end end;
-  uint64_t n_tokens; /* tokens drawn, including one that ended the text */
+  uint64_t n_tokens; /* tokens drawn or forced, including one that ended the text */
 } setun_generate_result;
 
 /* Continues the session's text: draws tokens and evaluates them until one of the ends above. The session must have
  * logits (see setun_session_logits): evaluate the prompt first, and pass it to setun_sampler_accept if penalties should
  * apply to it. Afterwards the session and the sampler have all drawn tokens except one that ended the text, and the
  * session has logits unless its context is full. setun_session_stop makes it fail with SETUN_ERROR_CANCELED; the
- * session then has the tokens whose evaluation was finished. `result` may be NULL. */
+ * session then has the tokens whose evaluation was finished. `result` may be NULL. Tokens that must follow under the
+ * sampler's constraint are not drawn: several are evaluated in one pass, together with the one before them. */
 SETUN_API setun_status setun_generate(setun_session *session, setun_sampler *sampler,
                                       const setun_generate_params *params, setun_generate_result *result,
                                       setun_error *error);

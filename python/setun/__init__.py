@@ -15,7 +15,7 @@ from ._library import SetunError, call, lib, listed, make, params
 if TYPE_CHECKING:
     import numpy
 
-__all__ = ["Adapters", "Model", "Session", "SetunError", "version"]
+__all__ = ["Adapters", "Constraint", "Matcher", "Model", "Session", "SetunError", "version"]
 
 
 def version() -> str:
@@ -165,6 +165,87 @@ class Adapters:
             lib.setun_adapters_free(self._handle)
 
 
+class Constraint:
+    """Which texts are allowed, compiled for a model's vocabulary: exactly one of a JSON schema (text, or what json.dumps
+    writes), a regular expression that matches the whole text, a grammar in GBNF, or in Lark's form. `space`: of JSON, the
+    most white space in a row around punctuation, at most 8, 0: one space after colons and commas; `ordered`: properties
+    in the schema's order; `memory`: bytes at most, 0: 256 MiB. Any number of threads may use it."""
+
+    def __init__(self, model: Model, *, json_schema: str | bool | Mapping[str, Any] | None = None,
+                 expression: str | None = None, gbnf: str | None = None, lark: str | None = None, space: int = 0,
+                 ordered: bool = False, memory: int = 0) -> None:
+        self._handle: c_void_p | None = None
+        self.model = model  # which must live longer
+        if json_schema is not None and not isinstance(json_schema, str):
+            json_schema = json.dumps(json_schema)
+        texts = [(kind, text) for kind, text in enumerate((json_schema, expression, gbnf, lark)) if text is not None]
+        if len(texts) != 1:
+            raise ValueError(f"expected one of json_schema, expression, gbnf, lark, found {len(texts)}")
+        given = params(_library.ConstraintParams, "constraint")
+        given.grammar, given.text = texts[0][0], texts[0][1].encode()
+        given.length = len(given.text)
+        given.space, given.ordered, given.memory = space, ordered, memory
+        self._handle = make("constraint_new", model._handle, byref(given))
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            lib.setun_constraint_free(self._handle)
+
+    def matcher(self) -> Matcher:
+        """A position at the beginning of a text."""
+        return Matcher(self)
+
+
+class Matcher:
+    """A position in one text that has to match a constraint. It belongs to one thread at a time."""
+
+    def __init__(self, constraint: Constraint) -> None:
+        self._handle: c_void_p | None = None
+        self.constraint = constraint  # which must live longer
+        self._n_vocab = int(constraint.model.info["n_vocab"])
+        self._handle = make("matcher_new", constraint._handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            lib.setun_matcher_free(self._handle)
+
+    def mask(self) -> numpy.ndarray:
+        """Which tokens may come next, [n_vocab] bool."""
+        import numpy
+        words = numpy.zeros((self._n_vocab + 31) // 32, numpy.uint32)
+        call("matcher_mask", self._handle, words.ctypes.data_as(ctypes.POINTER(ctypes.c_uint32)), len(words))
+        bits = numpy.unpackbits(words.astype("<u4").view(numpy.uint8), bitorder="little")
+        return bits[:self._n_vocab].astype(bool)
+
+    def allows(self, token: int) -> bool:
+        """May this token come next?"""
+        return bool(lib.setun_matcher_allows(self._handle, token))
+
+    def accept(self, token: int) -> None:
+        """Appends a token; one that is not allowed is an error and changes nothing."""
+        call("matcher_accept", self._handle, token)
+
+    def rollback(self, n: int) -> None:
+        """Takes back the last n tokens."""
+        call("matcher_rollback", self._handle, n)
+
+    def reset(self) -> None:
+        """Moves back to the beginning."""
+        lib.setun_matcher_reset(self._handle)
+
+    def forced(self) -> list[int]:
+        """The tokens that must follow, up to the first choice; they are not accepted yet."""
+        return listed("matcher_forced", self._handle)
+
+    @property
+    def may_end(self) -> bool:
+        return bool(lib.setun_matcher_may_end(self._handle))
+
+    @property
+    def must_end(self) -> bool:
+        return bool(lib.setun_matcher_must_end(self._handle))
+
+
 class Session:
     """A timeline of tokens over a model. It belongs to one thread at a time."""
 
@@ -253,10 +334,10 @@ class Session:
         self.adapters = adapters
 
     def generate(self, *, max_tokens: int = 0, stop: str | Sequence[str] = (), continues: bool = True,
-                 **sampling: float) -> Iterator[str]:
+                 constraint: Constraint | None = None, **sampling: float) -> Iterator[str]:
         """Pieces of new text, until a token that ends it, a stop text (never shown), max_tokens (0: no limit) or a full
-        context. The session has logits, and is the iterator's until that ends or is closed. `sampling`: members of
-        setun_sampler_params, such as temperature, top_k or seed; otherwise the model's own."""
+        context. The session has logits, and is the iterator's until that ends or is closed. `constraint`: what the new
+        text must match. `sampling`: members of setun_sampler_params, such as temperature, top_k or seed; otherwise the model's own."""
         if max_tokens < 0:
             raise ValueError(f"max_tokens: expected 0 or more, found {max_tokens}")
         stop = [stop] if isinstance(stop, str) else stop
@@ -269,9 +350,9 @@ class Session:
         options = params(_library.GenerateParams, "generate")
         options.max_tokens, options.decode_flags = max_tokens, 2 if continues else 0
         options.stops, options.n_stops = (c_char_p * len(stop))(*(text.encode() for text in stop)), len(stop)
-        return self._pieces(given, options)
+        return self._pieces(given, options, constraint)
 
-    def _pieces(self, sampling: Any, options: Any) -> Iterator[str]:
+    def _pieces(self, sampling: Any, options: Any, constraint: Constraint | None) -> Iterator[str]:
         pieces: queue.Queue[str | SetunError | None] = queue.Queue(1)
         ended = threading.Event()
 
@@ -290,6 +371,8 @@ class Session:
         try:
             for known in self.tokens:
                 call("sampler_accept", sampler, known)
+            if constraint:
+                call("sampler_constrain", sampler, constraint._handle)
             options.on_text = _library.TEXT(take)
             worker = threading.Thread(target=work, daemon=True)
             worker.start()

@@ -79,6 +79,11 @@ class GenerateParams(ctypes.Structure):
                 ("ignore_end", c_bool), ("decode_flags", c_int), ("on_text", TEXT), ("user", c_void_p)]
 
 
+class ConstraintParams(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("grammar", c_int), ("text", c_char_p), ("length", c_size_t), ("name", c_char_p),
+                ("space", c_uint32), ("ordered", c_bool), ("memory", c_uint64), ("milliseconds", c_uint32)]
+
+
 class SamplerOrder(ctypes.Structure):
     _fields_ = [("n", c_uint8), ("steps", c_uint8 * 15)]
 
@@ -132,6 +137,17 @@ for _name, _result, _arguments in [
         ("model_get_sampler_params", c_int, [c_void_p, POINTER(SamplerParams), POINTER(Error)]),
         ("sampler_new", c_int, [c_void_p, POINTER(c_void_p), POINTER(Error)]), ("sampler_free", None, [c_void_p]),
         ("sampler_accept", c_int, [c_void_p, c_int32, POINTER(Error)]),
+        ("constraint_params_init", None, [c_void_p, c_size_t]),
+        ("constraint_new", c_int, [c_void_p, POINTER(ConstraintParams), POINTER(c_void_p), POINTER(Error)]),
+        ("constraint_free", None, [c_void_p]),
+        ("matcher_new", c_int, [c_void_p, POINTER(c_void_p), POINTER(Error)]), ("matcher_free", None, [c_void_p]),
+        ("matcher_reset", None, [c_void_p]), ("matcher_allows", c_bool, [c_void_p, c_int32]),
+        ("matcher_mask", c_int, [c_void_p, POINTER(c_uint32), c_size_t, POINTER(Error)]),
+        ("matcher_accept", c_int, [c_void_p, c_int32, POINTER(Error)]),
+        ("matcher_rollback", c_int, [c_void_p, c_size_t, POINTER(Error)]),
+        ("matcher_may_end", c_bool, [c_void_p]), ("matcher_must_end", c_bool, [c_void_p]),
+        ("matcher_forced", c_int, [c_void_p, _IDS, c_size_t, POINTER(c_size_t), POINTER(Error)]),
+        ("sampler_constrain", c_int, [c_void_p, c_void_p, POINTER(Error)]),
         ("generate", c_int, [c_void_p, c_void_p, POINTER(GenerateParams), c_void_p, POINTER(Error)]),
         ("chat_new", c_int, [c_void_p, c_void_p, POINTER(c_void_p), POINTER(Error)]), ("chat_free", None, [c_void_p]),
         ("chat_render", c_int, [c_void_p, c_char_p, c_size_t, c_void_p, POINTER(c_void_p), POINTER(Error)]),

@@ -41,6 +41,8 @@ static inline st_context *st_context_of(setun_context *c) {
   return (st_context *)(void *)c;
 }
 
+// Adds the tokens that must follow under the sampler's constraint, and the end token where nothing else may.
+setun_status st_sampler_forced_tokens(st_sampler *sampler, st_token_list *out, setun_error *err);
 // The handle of a sampler is the runtime's object itself.
 static inline st_sampler *st_sampler_of(setun_sampler *s) {
   return (st_sampler *)(void *)s;

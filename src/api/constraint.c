@@ -248,15 +248,14 @@ bool setun_matcher_must_end(setun_matcher *matcher) {
   return matcher && st_matcher_must_end(matcher_of(matcher));
 }
 
-static setun_status forced(st_matcher *m, setun_token *ids, size_t capacity, size_t *count, setun_error *err) {
-  st_token_list list = {0};
-  setun_status s = st_matcher_forced_tokens(m, &list, err);
+// Copies a list to the caller, and frees it.
+static setun_status list_out(st_token_list *list, setun_status s, setun_token *ids, size_t capacity, size_t *count) {
   if (s == SETUN_OK) {
-    size_t n = list.length < capacity ? list.length : capacity;
-    if (n) memcpy(ids, list.ids, n * sizeof *ids);
-    *count = list.length;
+    size_t n = list->length < capacity ? list->length : capacity;
+    if (n) memcpy(ids, list->ids, n * sizeof *ids);
+    *count = list->length;
   }
-  st_token_list_free(&list);
+  st_token_list_free(list);
   return s;
 }
 
@@ -265,7 +264,9 @@ setun_status setun_matcher_forced(setun_matcher *matcher, setun_token *ids, size
   ST_NEED(matcher);
   ST_NEED_ARRAY(ids, capacity);
   ST_NEED(count);
-  return forced(matcher_of(matcher), ids, capacity, count, error);
+  st_token_list list = {0};
+  setun_status s = st_matcher_forced_tokens(matcher_of(matcher), &list, error);
+  return list_out(&list, s, ids, capacity, count);
 }
 
 // ---- samplers ----
@@ -275,18 +276,20 @@ setun_status setun_sampler_constrain(setun_sampler *sampler, setun_constraint *a
   return st_sampler_constrain(st_sampler_of(sampler), constraint_of(allowed), error);
 }
 
+setun_status st_sampler_forced_tokens(st_sampler *sampler, st_token_list *out, setun_error *err) {
+  st_matcher *m = st_sampler_matcher(sampler);
+  setun_status s = m ? st_matcher_forced_tokens(m, out, err) : SETUN_OK;
+  if (s != SETUN_OK || !m || out->length || !st_matcher_must_end(m)) return s;
+  int32_t end = st_matcher_end_token(m);
+  return end < 0 || st_token_list_append(out, end) ? SETUN_OK : st_fail_memory(err, "forced tokens");
+}
+
 setun_status setun_sampler_forced(setun_sampler *sampler, setun_token *ids, size_t capacity, size_t *count,
                                   setun_error *error) {
   ST_NEED(sampler);
   ST_NEED_ARRAY(ids, capacity);
   ST_NEED(count);
-  st_matcher *m = st_sampler_matcher(st_sampler_of(sampler));
-  *count = 0;
-  setun_status s = m ? forced(m, ids, capacity, count, error) : SETUN_OK;
-  if (s != SETUN_OK || !m || *count || !st_matcher_must_end(m)) return s;
-  int32_t end = st_matcher_end_token(m);
-  if (end < 0) return s;
-  if (capacity) *ids = end;
-  *count = 1;
-  return s;
+  st_token_list list = {0};
+  setun_status s = st_sampler_forced_tokens(st_sampler_of(sampler), &list, error);
+  return list_out(&list, s, ids, capacity, count);
 }

@@ -50,6 +50,9 @@ typedef struct generation {
   st_decoder *decoder;
   st_stops *stops;
   uint64_t n_tokens;
+  st_token_list forced;  // tokens that must follow,
+  size_t next_forced;    // the next one of them
+  st_token_list waiting; // tokens of the text that are not evaluated yet
   bool stopped, refused; // by a stop text, by the caller
   setun_error *err;
 } generation;
@@ -78,13 +81,35 @@ static setun_status finish_text(generation *g) {
   return SETUN_OK;
 }
 
-// One token: drawn, output, and appended to the text. *ended: whether it is the last one.
+static setun_status evaluate_waiting(generation *g) {
+  size_t n = g->waiting.length;
+  g->waiting.length = 0;
+  return n ? st_session_eval(g->session, g->waiting.ids, n, NULL, g->err) : SETUN_OK;
+}
+
+// Appends a token to the text. What must follow it under a constraint needs no logits: it is evaluated together with
+// the token, before the next one is drawn.
+static setun_status append(generation *g, setun_token id) {
+  if (!st_token_list_append(&g->waiting, id)) return st_fail_memory(g->err, "the tokens of a text");
+  setun_status s = st_sampler_accept(g->sampler, id, g->err);
+  if (s == SETUN_OK && g->next_forced == g->forced.length) {
+    g->next_forced = g->forced.length = 0;
+    s = st_sampler_forced_tokens(g->sampler, &g->forced, g->err);
+    if (s == SETUN_OK && !g->forced.length) s = evaluate_waiting(g);
+  }
+  return s;
+}
+
+// One token: drawn or forced, output, and appended to the text. *ended: whether it is the last one.
 static setun_status step(generation *g, bool *ended, setun_end *end) {
   const char *text = NULL;
   size_t length = 0;
   setun_token id = 0;
-  setun_status s =
-      st_sampler_sample(g->sampler, st_session_logits(g->session), g->model->model->h.n_vocab, &id, g->err);
+  setun_status s = SETUN_OK;
+  if (g->next_forced < g->forced.length)
+    id = g->forced.ids[g->next_forced++];
+  else
+    s = st_sampler_sample(g->sampler, st_session_logits(g->session), g->model->model->h.n_vocab, &id, g->err);
   if (s != SETUN_OK) return s;
   g->n_tokens++;
   *ended = !g->p->ignore_end && st_tokenizer_is_end(g->model->tokenizer, id);
@@ -92,8 +117,7 @@ static setun_status step(generation *g, bool *ended, setun_end *end) {
     *end = SETUN_END_TOKEN;
     return SETUN_OK;
   }
-  s = st_sampler_accept(g->sampler, id, g->err);
-  if (s == SETUN_OK) s = st_session_eval(g->session, &id, 1, NULL, g->err);
+  s = append(g, id);
   if (s == SETUN_OK) s = st_decoder_push(g->decoder, id, &text, &length, g->err);
   if (s == SETUN_OK) s = add_text(g, text, length);
   bool full = g->p->max_tokens && g->n_tokens >= g->p->max_tokens;
@@ -104,14 +128,15 @@ static setun_status step(generation *g, bool *ended, setun_end *end) {
 
 static setun_status generate(generation *g, setun_end *end) {
   bool ended = false;
-  setun_status s = SETUN_OK;
+  setun_status s = st_sampler_forced_tokens(g->sampler, &g->forced, g->err);
   while (s == SETUN_OK && !ended) {
-    if (st_session_position(g->session) == st_session_context(g->session)) {
+    if (st_session_position(g->session) + g->waiting.length == st_session_context(g->session)) {
       *end = SETUN_END_CONTEXT;
       break;
     }
     s = step(g, &ended, end);
   }
+  if (s == SETUN_OK) s = evaluate_waiting(g);
   if (s == SETUN_OK && !g->refused) s = finish_text(g);
   // Text held back may still complete a stop text, or make the caller stop.
   if (s == SETUN_OK && g->stopped) *end = SETUN_END_STOP;
@@ -149,5 +174,6 @@ setun_status setun_generate(setun_session *session, setun_sampler *sampler, cons
   found.n_tokens = g.n_tokens;
   st_decoder_free(g.decoder);
   st_stops_free(g.stops);
+  st_token_list_free(&g.forced), st_token_list_free(&g.waiting);
   return s == SETUN_OK && result ? ST_FILL(result, &found) : s;
 }

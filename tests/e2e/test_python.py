@@ -87,6 +87,40 @@ class PythonTest(Case):
         with self.assertRaises(TypeError):
             self.model.generate("a", no_such_option=1)
 
+    def test_constraints(self):
+        schema = {"type": "object", "properties": {"name": {"enum": ["Tom", "Lily"]}, "age": {"type": "integer", "minimum": 1}},
+                  "required": ["name", "age"], "additionalProperties": False}
+        made = setun.Constraint(self.model, json_schema=schema, ordered=True)
+        for seed in range(3):
+            text = "".join(self.model.generate("Once upon a time", constraint=made, temperature=2, seed=seed, max_tokens=200))
+            value = json.loads(text)
+            self.assertIn(value["name"], ("Tom", "Lily"))
+            self.assertGreaterEqual(value["age"], 1)
+        text = "".join(self.model.generate("Once", constraint=setun.Constraint(self.model, gbnf='root ::= "a"{3} [xy]')))
+        self.assertRegex(text, "^aaa[xy]$")
+        matcher = setun.Constraint(self.model, expression="(cat|dog) food").matcher()
+        self.assertFalse(matcher.may_end)
+        for token in self.model.tokenize("cat"):
+            matcher.accept(token)
+        self.assertEqual(self.model.detokenize(matcher.forced()), " food"[:len(self.model.detokenize(matcher.forced()))])
+        matcher.rollback(len(self.model.tokenize("cat")))
+        with self.assertRaises(setun.SetunError):
+            matcher.accept(self.model.tokenize("bird")[0])
+        with self.assertRaisesRegex(ValueError, "found 2"):
+            setun.Constraint(self.model, gbnf="a", lark="b")
+        with self.assertRaises(setun.SetunError) as caught:
+            setun.Constraint(self.model, json_schema={"pattern": "(a"})
+        self.assertIn("/pattern", str(caught.exception))
+
+    @unittest.skipIf(NO_NUMPY, "NumPy is not installed")
+    def test_masks(self):
+        matcher = setun.Constraint(self.model, expression="[0-9]{2,3}").matcher()
+        mask = matcher.mask()
+        allowed = [i for i in range(len(mask)) if matcher.allows(i)]
+        self.assertEqual(allowed, mask.nonzero()[0].tolist())
+        self.assertIn(self.model.tokenize("1")[-1], allowed)
+        self.assertNotIn(self.model.tokenize("a")[-1], allowed)
+
     def test_an_iterator_that_is_left(self):
         session = self.model.session()
         session.eval(self.model.tokenize("Once upon a time", bos=True))

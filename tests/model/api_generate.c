@@ -201,6 +201,45 @@ static void stops_anywhere(void **state) {
   finish(&whole);
 }
 
+// Text without a choice is evaluated in one pass, and then the session is as if it had been given.
+static void forced_text(void **state) {
+  (void)state;
+  static const char text[] = ", there were three bears and a very small (girl|boy) who had lost her way.";
+  setun_constraint_params what = setun_constraint_params_default();
+  what.grammar = SETUN_GRAMMAR_EXPRESSION;
+  what.text = text;
+  what.length = strlen(text);
+  story a = begin(MODEL), b = begin(MODEL);
+  setun_constraint *c = NULL;
+  setun_error err = {SETUN_OK, ""};
+  if (setun_constraint_new(b.model, &what, &c, &err)) fail_msg("%s", err.message);
+  assert_int_equal(setun_sampler_constrain(b.sampler, c, NULL), SETUN_OK);
+  setun_token ids[64];
+  size_t forced = 0, before = setun_session_position(b.session);
+  assert_int_equal(setun_sampler_forced(b.sampler, ids, 64, &forced, NULL), SETUN_OK);
+  assert_in_range(forced, 8, 64);
+  shown out = {.length = 0};
+  setun_generate_params p = setun_generate_params_default();
+  p.on_text = keep;
+  p.user = &out;
+  p.max_tokens = forced;
+  setun_generate_result r = generate(&b, &p);
+  assert_int_equal(r.n_tokens, forced);
+  assert_int_equal(setun_session_position(b.session), before + forced);
+  eval(a.session, ids, forced, NULL);
+  assert_memory_equal(setun_session_logits(a.session), setun_session_logits(b.session),
+                      setun_model_n_vocab(a.model) * sizeof(float));
+  p.max_tokens = 0;
+  r = generate(&b, &p);
+  assert_string_equal(setun_end_name(r.end), "token");
+  bool girl = !strcmp(out.text, ", there were three bears and a very small girl who had lost her way.");
+  bool boy = !strcmp(out.text, ", there were three bears and a very small boy who had lost her way.");
+  assert_true(girl || boy);
+  setun_constraint_free(c);
+  finish(&a);
+  finish(&b);
+}
+
 static void needs_logits(void **state) {
   (void)state;
   story s = begin(MODEL);
@@ -440,6 +479,7 @@ int main(void) {
                                      cmocka_unit_test(needs_logits),      cmocka_unit_test(progress),
                                      cmocka_unit_test(model_in_memory),   cmocka_unit_test(source_does_not_stream),
                                      cmocka_unit_test(session_in_memory), cmocka_unit_test(other_sizes),
-                                     cmocka_unit_test(versions),          cmocka_unit_test(tokens)};
+                                     cmocka_unit_test(versions),          cmocka_unit_test(tokens),
+                                     cmocka_unit_test(forced_text)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
