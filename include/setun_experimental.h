@@ -54,6 +54,12 @@ typedef struct setun_quantize_params {
   setun_log_fn log;
   setun_progress_fn progress;
   void *user;
+  /* A text file; NULL: none. The model reads windows of it, layer by layer, and each matrix is quantized for the inputs
+   * that it gets: zpB-G and 2:4 formats by GPTQ, which takes from later columns what earlier ones miss, others with the
+   * inputs' squares as importances. Needs the system's LAPACK and the model in memory. Each finished layer is written to
+   * TARGET.layer-N, so that the same call goes on after an interruption; these files are removed at the end. */
+  const char *calibration;
+  uint32_t windows, window; /* how many, of how many tokens; 0: 128, and 2048 or the model's context if that is less */
 } setun_quantize_params;
 
 SETUN_PARAMS(setun_quantize_params)

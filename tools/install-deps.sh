@@ -10,7 +10,7 @@ want=${1:-build}
 # One row a need: since when it is needed, how its presence is seen, and its packages on each system.
 # How it is seen: command:NAME runs; module:NAME is known to pkg-config; compiler: a program compiles;
 # sanitizers: one links with them; uring: liburing is known to pkg-config, or this is not Linux, which alone has it;
-# python:NAME can be imported. "-" means that nothing is to be installed there;
+# library:NAME is in the linker's cache; python:NAME can be imported. "-" means that nothing is to be installed there;
 # several packages are joined by "+".
 table='
 # need   seen by              Debian, Ubuntu   Fedora                Arch          macOS (Homebrew)
@@ -34,6 +34,7 @@ test     python:pip           python3-pip      python3-pip           python-pip 
 test     python:venv          python3-venv     python3               python        -
 test     python:numpy         python3-numpy    python3-numpy         python-numpy  numpy
 test     command:fish         fish             fish                  fish          fish
+test     library:libopenblas.so.0 libopenblas0 openblas              openblas      -
 browser  command:chromedriver chromium+chromium-driver chromium+chromedriver chromium -
 '
 
@@ -52,6 +53,7 @@ present() {
     command:*) command -v "${1#*:}" >/dev/null 2>&1 ;;
     module:*) pkg-config --exists "${1#*:}" >/dev/null 2>&1 ;;
     uring) [ "$(uname -s)" != Linux ] || pkg-config --exists liburing >/dev/null 2>&1 ;;
+    library:*) ldconfig -p 2>/dev/null | grep -q "${1#*:}" || /sbin/ldconfig -p 2>/dev/null | grep -q "${1#*:}" ;;
     python:*) python3 -c "import ${1#*:}" >/dev/null 2>&1 ;;
   esac
 }

@@ -40,6 +40,8 @@ const option compute_rows[7] = {
      "map the file instead, and let the system decide which parts are in memory (t16 files)"},
 };
 
+enum { LONG = 20 }; // seconds after which the time that is left is shown
+
 void progress_begin(progress_line *p, const char *what) {
   double now = seconds_now();
   *p = (progress_line){what, now, now, false};
@@ -48,14 +50,16 @@ void progress_begin(progress_line *p, const char *what) {
 void progress_show(progress_line *p, double fraction) {
   double now = seconds_now();
   if (now - p->start < 1 || now - p->last < 0.1 || !isatty(STDERR_FILENO)) return;
+  double left = fraction > 0 ? (now - p->start) * (1 - fraction) / fraction : 0;
   fprintf(stderr, "\r%s %3.0f%%", p->what, fraction * 100);
+  if (now - p->start > LONG) fprintf(stderr, ", %.0f min left", ceil(left / 60));
   fflush(stderr);
   p->shown = true;
   p->last = now;
 }
 
 void progress_end(progress_line *p) {
-  if (p->shown) fprintf(stderr, "\r%*s\r", (int)strlen(p->what) + 6, "");
+  if (p->shown) fprintf(stderr, "\r%*s\r", (int)strlen(p->what) + 24, "");
   p->shown = false;
 }
 

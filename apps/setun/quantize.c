@@ -5,10 +5,12 @@
 #include "output.h"
 #include "own_files.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct quantize_options {
-  const char *output, *scheme, *embedding, *head, *assume;
+  const char *output, *scheme, *embedding, *head, *assume, *calibration;
+  int64_t bits, group, windows, window; // 0: the default
   text_list ignore_keys;
   bool verbose;
 } quantize_options;
@@ -17,8 +19,17 @@ typedef struct quantize_options {
 static const option rows[] = {
     {'o', "output", OPTION_FILE, AT(output), "DST", 0, 0, "the GGUF file to write"},
     {0, "scheme", OPTION_FILE, AT(scheme), "SCHEME|FILE", 0, 0,
-     "the format for the layers' matrices: q2_k, q4_0, q4_1, q4_k, q5_0, q5_1, q6_k, q8_0, or zpB-G, codes of B (2, 3, "
-     "4, 8) bits with a scale and a zero point for each G (32, 64, 128) weights; or a file of lines PATTERN = SCHEME"},
+     "the format for the layers' matrices: q2_k, q4_0, q4_1, q4_k, q5_0, q5_1, q6_k, q8_0; zpB-G, codes of B (2, 3, "
+     "4, 8) bits with a scale and a zero point for each G (32, 64, 128) weights; gptq, the same by --bits and --group, "
+     "which needs --calibration; 2:4-int4 or 2:4-fp4, which keep two of four; or a file of lines PATTERN = SCHEME"},
+    {0, "bits", OPTION_INTEGER, AT(bits), "B", 2, 8, "of gptq's codes: 2, 3, 4 or 8 (default 4)"},
+    {0, "group", OPTION_INTEGER, AT(group), "G", 32, 128,
+     "weights that share a scale in gptq and 2:4 schemes: 32, 64 or 128 (default 64)"},
+    {0, "calibration", OPTION_FILE, AT(calibration), "FILE", 0, 0,
+     "a text that the model reads; matrices are quantized for the inputs that they get there"},
+    {0, "windows", OPTION_INTEGER, AT(windows), "N", 1, 65536, "how many parts of the text it reads (default 128)"},
+    {0, "window", OPTION_INTEGER, AT(window), "N", 16, 65536,
+     "tokens of each (default 2048, or the model's context if that is less)"},
     {0, "embedding", OPTION_CHOICE, AT(embedding), NULL, SETUN_CHOICE_EMBEDDING, 0,
      "the embedding's format (default: keep)"},
     {0, "head", OPTION_CHOICE, AT(head), NULL, SETUN_CHOICE_EMBEDDING, 0,
@@ -38,20 +49,47 @@ static bool is_scheme(const char *name) {
   return false;
 }
 
+// The scheme's full name where --bits and --group complete it; NULL: they do not fit.
+static const char *full_name(const quantize_options *o, char *name, size_t size) {
+  bool gptq = !strcmp(o->scheme, "gptq");
+  if (!gptq && strcmp(o->scheme, "2:4-int4") && strcmp(o->scheme, "2:4-fp4")) {
+    return o->bits || o->group ? NULL : o->scheme;
+  }
+  if (!gptq && o->bits) return NULL;
+  int group = o->group ? (int)o->group : 64;
+  if (gptq)
+    snprintf(name, size, "zp%d-%d", o->bits ? (int)o->bits : 4, group);
+  else
+    snprintf(name, size, "%s-%d", o->scheme, group);
+  return is_scheme(name) ? name : NULL;
+}
+
 static int run(const command *self, int argc, char **argv) {
   quantize_options o = {0};
   setun_error error;
+  char name[32];
   int status = 0;
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   if (!o.output) return usage_error(self, "expected -o DST");
   if (!o.scheme) return usage_error(self, "expected --scheme SCHEME");
+  const char *scheme = full_name(&o, name, sizeof name);
+  if (!scheme) {
+    return usage_error(self, "--bits, --group: expected --scheme gptq with 2, 3, 4 or 8 bits, or a 2:4 scheme, and "
+                             "groups of 32, 64 or 128");
+  }
+  if (!strcmp(o.scheme, "gptq") && !o.calibration) return usage_error(self, "expected --calibration FILE with gptq");
+  if (!o.calibration && (o.windows || o.window))
+    return usage_error(self, "--windows, --window: expected --calibration");
   if ((status = check_output(self, "-o", o.output, argv[1], NULL))) return status;
   long_work work = {.verbose = o.verbose};
   setun_quantize_params params = setun_quantize_params_default();
-  if (is_scheme(o.scheme))
-    params.scheme = o.scheme;
+  if (is_scheme(scheme))
+    params.scheme = scheme;
   else
-    params.recipe = o.scheme;
+    params.recipe = scheme;
+  params.calibration = o.calibration;
+  params.windows = (uint32_t)o.windows;
+  params.window = (uint32_t)o.window;
   params.embedding = o.embedding;
   params.head = o.head;
   params.assume = o.assume;

@@ -378,7 +378,7 @@ static setun_status report_hidden(st_run *r, const st_pass *p, uint32_t layer, c
 }
 
 // A layer's two halves, each after acquiring its weights that are not resident.
-static setun_status layer(st_run *r, uint32_t index, const st_batch *batch, setun_error *err) {
+setun_status st_run_layer(st_run *r, uint32_t index, const st_batch *batch, setun_error *err) {
   const st_supply *supply = r->model->supply;
   setun_status s = supply ? supply->acquire(supply->context, index, true, err) : SETUN_OK;
   if (s != SETUN_OK) return s;
@@ -401,7 +401,7 @@ static setun_status layers(st_run *r, const st_batch *batch, const st_pass *p, s
   setun_status s = SETUN_OK;
   for (uint32_t i = 0; i < r->model->h.n_layer && s == SETUN_OK; i++) {
     if (p->stop && p->stop(p->stop_context)) return fail_stopped(err);
-    s = layer(r, i, batch, err);
+    s = st_run_layer(r, i, batch, err);
     if (s == SETUN_OK) s = report_hidden(r, p, i + 1, batch, err);
   }
   return s;
@@ -429,7 +429,7 @@ static setun_status gather_rows(st_run *r, const int32_t *ids, uint32_t n, setun
   return SETUN_OK;
 }
 
-static setun_status embed(st_run *r, const int32_t *ids, uint32_t n, setun_error *err) {
+setun_status st_run_embed(st_run *r, const int32_t *ids, uint32_t n, setun_error *err) {
   const st_basis *basis = r->model->token_embd.basis;
   setun_status s = gather_rows(r, ids, n, err);
   if (s != SETUN_OK || !basis) return s;
@@ -446,7 +446,7 @@ static uint32_t heads_for(const st_run *r, uint32_t n) {
 setun_status st_run_tokens(st_run *r, const int32_t *ids, const st_batch *batch, const st_pass *p, setun_error *err) {
   const st_supply *supply = r->model->supply;
   if (supply) supply->begin(supply->context, ST_SUPPLY_LAYERS, heads_for(r, p->n_logits));
-  setun_status s = embed(r, ids, batch->n_tokens, err);
+  setun_status s = st_run_embed(r, ids, batch->n_tokens, err);
   if (s == SETUN_OK) s = report_hidden(r, p, 0, batch, err);
   if (s == SETUN_OK) s = layers(r, batch, p, err);
   if (s == SETUN_OK && !p->n_logits) s = r->model->backend->finish(r->queue, err); // otherwise reading them reports it

@@ -6,6 +6,15 @@
 #include "model/windows.h"
 #include "setun.h"
 
+// Sees the inputs of products, after their norms; for calibration. Not those of experts.
+typedef struct st_tap {
+  void *context;
+  // An array of n_batch tokens, so wide; NULL: out of memory. The tap keeps and frees it.
+  st_array *(*room)(void *context, uint32_t columns);
+  // The matrices that take an input, and n tokens of it, in the array of `room`.
+  void (*see)(void *context, const st_linear *const *linears, int count, st_array *input, uint32_t n);
+} st_tap;
+
 // A context's workspace: a queue, activations for up to n_batch tokens, and the pages of the KV cache. The caller
 // decides which sequence owns which page.
 typedef struct st_run {
@@ -36,6 +45,7 @@ typedef struct st_run {
   struct st_products *products;
   const st_lora *lora; // adapters for the next pass; NULL: none
   float lora_scale;
+  const st_tap *tap; // NULL: none
 } st_run;
 
 typedef struct st_run_options {
@@ -81,6 +91,11 @@ typedef struct st_pass {
 // cache. SETUN_ERROR_CANCELED when it was stopped; SETUN_ERROR_IO where streamed weights cannot be read.
 setun_status st_run_tokens(st_run *run, const int32_t *ids, const st_batch *batch, const st_pass *pass,
                            setun_error *err);
+
+// The parts of a pass of models whose weights are all resident: the embedding of a batch's tokens, to run->x, and one
+// layer, from run->x to run->x.
+setun_status st_run_embed(st_run *run, const int32_t *ids, uint32_t n, setun_error *err);
+setun_status st_run_layer(st_run *run, uint32_t layer, const st_batch *batch, setun_error *err);
 
 // The logits after `n` tokens of the last pass, given as rows of its batch: [n, n_vocab] floats; n is at most
 // run->n_logits. `left`: tokens whose logits will be requested after these. SETUN_ERROR_IO where a streamed head cannot

@@ -156,9 +156,30 @@ static void multiply_rotated(st_run *r, const st_array *x, uint32_t first, uint3
   }
 }
 
+// Shows an input to the tap, once for the matrices that share it; those with norms of their own have one each.
+static void show_input(st_run *r, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm,
+                       const st_product *outs, int count) {
+  const st_backend *b = r->model->backend;
+  const st_linear *linears[4];
+  uint32_t columns = outs[0].linear->columns;
+  st_array *input = columns ? r->tap->room(r->tap->context, columns) : NULL;
+  if (!input) return;
+  for (int i = 0; i < count;) {
+    const st_dvector *own = outs[i].linear->norm;
+    int same = 0;
+    for (; i < count && same < 4 && outs[i].linear->norm == own; i++) linears[same++] = outs[i].linear;
+    for (uint32_t t = 0; t < n; t++) r->products->tokens[t] = first + t;
+    b->gather(r->queue, x, r->products->tokens, n, columns, input);
+    if (norm) b->rmsnorm(r->queue, input, n, 1, columns, norm, r->model->h.norm_eps);
+    if (own) b->rmsnorm(r->queue, input, n, 1, columns, own, r->model->h.linear_norm_eps);
+    r->tap->see(r->tap->context, linears, same, input, n);
+  }
+}
+
 void st_multiply(st_run *r, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm,
                  const st_product *outs, int count) {
   st_products *p = r->products;
+  if (r->tap) show_input(r, x, first, n, norm, outs, count);
   bool normed = false;
   for (int i = 0; i < count; i++) normed = normed || outs[i].linear->norm;
   if (normed) {

@@ -33,8 +33,11 @@ void st_fit_super(const float *x, const float *w, int subs, int n, int most, int
 // x[i] = d * (q[i] - zero) with q and zero from 0 to `most`; `symmetric`: zero is the middle. d in half precision.
 uint16_t st_fit_zero_point(const float *x, const float *w, int n, int most, int symmetric, int *zero);
 
-// Rows of a format of blocks, each by its `fit`, or by `encode` where it has none. `importance`: [columns], NULL: none.
+// The bits of the codes of a format of integers with zero points.
 struct st_format;
+unsigned st_zp_bits(const struct st_format *format);
+
+// Rows of a format of blocks, each by its `fit`, or by `encode` where it has none. `importance`: [columns], NULL: none.
 void st_fit_rows(const struct st_format *format, uint64_t rows, uint64_t columns, const float *in,
                  const float *importance, void *out);
 

@@ -100,8 +100,7 @@ static void s24_decode(const st_format *f, st_shape shape, const st_strip *strip
   }
 }
 
-// A block: dense codes, of which the two largest of four count.
-static void store_block(const st_format *f, float d, const uint8_t *codes, uint8_t *block) {
+void st_s24_store(const st_format *f, float d, const uint8_t *codes, uint8_t *block) {
   for (uint32_t run = 0; run < f->block / ST_S24_RUN; run++) {
     uint32_t values[2], metadata;
     st_s24_prune(kind_of(f), codes + ST_S24_RUN * run, values, &metadata);
@@ -167,19 +166,38 @@ static float fit_fp4(const kept_block *k, uint32_t n) {
   return best;
 }
 
+static float scale_of(const st_format *f, const kept_block *k) {
+  uint32_t n = f->block / 2;
+  return kind_of(f) == ST_S24_FP4 ? fit_fp4(k, n) : st_fit_scale(k->x, k->w, (int)n, -8, 7);
+}
+
+float st_s24_scale(const st_format *f, const float *weights, const float *importance) {
+  kept_block k;
+  keep_largest(f, weights, importance, &k);
+  return scale_of(f, &k);
+}
+
+uint8_t st_s24_code(const st_format *f, float weight, float d, float *value) {
+  float x = d != 0 ? weight / d : 0;
+  int8_t q;
+  if (kind_of(f) == ST_S24_FP4) {
+    unsigned code = nearest_fp4(x);
+    *value = 0.5f * (float)st_e2m1_doubled[code] * d;
+    return (uint8_t)code;
+  }
+  st_fit_codes(&x, NULL, 1, 1, -8, 7, &q);
+  *value = (float)q * d;
+  return (uint8_t)((unsigned)q & 15);
+}
+
 static void fit_block(const st_format *f, const float *in, const float *importance, uint8_t *block) {
   kept_block k;
-  int8_t q[MOST / 2];
   uint8_t codes[MOST] = {0};
-  uint32_t n = f->block / 2;
+  float value;
   keep_largest(f, in, importance, &k);
-  float d = kind_of(f) == ST_S24_FP4 ? fit_fp4(&k, n) : st_fit_scale(k.x, k.w, (int)n, -8, 7);
-  float inverse = d != 0 ? 1 / d : 0;
-  st_fit_codes(k.x, NULL, (int)n, d, -8, 7, q);
-  for (uint32_t i = 0; i < n; i++) {
-    codes[k.at[i]] = (uint8_t)(kind_of(f) == ST_S24_FP4 ? nearest_fp4(k.x[i] * inverse) : (unsigned)q[i] & 15);
-  }
-  store_block(f, d, codes, block);
+  float d = scale_of(f, &k);
+  for (uint32_t i = 0; i < f->block / 2; i++) codes[k.at[i]] = st_s24_code(f, k.x[i], d, &value);
+  st_s24_store(f, d, codes, block);
 }
 
 static void s24_encode(const st_format *f, st_shape shape, const st_strip *strip, const float *in, void *data) {

@@ -8,7 +8,7 @@
 
 enum { HEAD = 3, MOST = 128 };
 
-static unsigned bits_of(const st_format *f) {
+unsigned st_zp_bits(const st_format *f) {
   return (f->block_bytes - HEAD) * 8 / f->block;
 }
 
@@ -26,7 +26,7 @@ static void put_code(uint8_t *stream, unsigned bits, unsigned i, unsigned code) 
 }
 
 void st_zp_store(const st_format *f, uint16_t d, int zero, const uint8_t *codes, uint8_t *block) {
-  unsigned bits = bits_of(f), sign = bits == 8 ? 128 : 0;
+  unsigned bits = st_zp_bits(f), sign = bits == 8 ? 128 : 0;
   st_store_u16(block, d);
   block[2] = (uint8_t)(zero - (int)sign);
   memset(block + HEAD, 0, f->block_bytes - HEAD);
@@ -37,7 +37,7 @@ const st_format *st_zp_format(unsigned bits, uint64_t group) {
   const st_format *best = NULL;
   for (int id = 0; id < ST_FORMAT_COUNT; id++) {
     const st_format *f = st_format_get((st_format_id)id);
-    if (!f->ops->zero_points || bits_of(f) != bits || group % f->block) continue;
+    if (!f->ops->zero_points || st_zp_bits(f) != bits || group % f->block) continue;
     if (!best || f->block > best->block) best = f;
   }
   return best;
@@ -45,7 +45,7 @@ const st_format *st_zp_format(unsigned bits, uint64_t group) {
 
 static void zp_decode(const st_format *f, st_shape shape, const st_strip *strip, const void *data, float *out) {
   const uint8_t *block = data;
-  unsigned bits = bits_of(f);
+  unsigned bits = st_zp_bits(f);
   for (uint64_t n = shape.columns / f->block * strip->count; n; n--, block += f->block_bytes, out += f->block) {
     float d = st_load_f16(block), m = (float)-(int8_t)block[2] * d; // all exact, so the sum is d times the difference
     for (unsigned i = 0; i < f->block; i++) {
@@ -58,7 +58,7 @@ static void zp_decode(const st_format *f, st_shape shape, const st_strip *strip,
 // The nearest codes between the smallest and the largest weight, zero among them.
 static void encode_block(const st_format *f, const float *in, uint8_t *block) {
   uint8_t codes[MOST];
-  int most = (1 << bits_of(f)) - 1;
+  int most = (1 << st_zp_bits(f)) - 1;
   float low, high;
   st_range_of(in, f->block, &low, &high);
   low = low < 0 ? low : 0, high = high > 0 ? high : 0;
@@ -80,7 +80,7 @@ static void zp_encode(const st_format *f, st_shape shape, const st_strip *strip,
 
 static void fit_block(const st_format *f, const float *in, const float *importance, uint8_t *block) {
   uint8_t codes[MOST];
-  int most = (1 << bits_of(f)) - 1, zero;
+  int most = (1 << st_zp_bits(f)) - 1, zero;
   uint16_t half = st_fit_zero_point(in, importance, (int)f->block, most, 0, &zero);
   float d = st_f32_from_f16(half), inverse = d != 0 ? 1 / d : 0;
   for (unsigned i = 0; i < f->block; i++) {

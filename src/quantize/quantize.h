@@ -27,14 +27,17 @@ bool st_format_is_scheme(const st_format *format);
 setun_status st_recipe_single(const st_format *format, st_recipe *recipe, setun_error *err);
 setun_status st_recipe_load(const char *path, st_recipe *recipe, setun_error *err);
 void st_recipe_free(st_recipe *recipe);
+// A matrix's format by its name; NULL: it is kept.
+const st_format *st_recipe_format(const st_recipe *recipe, const char *name);
 
 // A recipe at work: rows are shared by the threads of a pool.
 typedef struct st_rounding {
-  const st_recipe *recipe; // must outlive it
+  const st_recipe *recipe;                // must outlive it, like the next one
+  const struct st_calibrated *calibrated; // NULL: nothing is
   st_pool *pool;
 } st_rounding;
 
-// Rounds each weight to the nearest code.
+// Rounds each weight to the nearest code, but for matrices that were calibrated, whose codes are there.
 st_quantizer st_rounding_quantizer(st_rounding *rounding);
 
 #endif

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "quant/fit.h"
-#include "quantize/quantize.h"
+#include "quantize/calibrate.h"
 
 #include <fnmatch.h>
 #include <math.h>
@@ -91,13 +91,16 @@ setun_status st_recipe_load(const char *path, st_recipe *r, setun_error *err) {
 
 // ---- rounding -----------------------------------------------------------------------------------------------------
 
-static const st_format *format_of(void *context, const char *name, st_shape shape) {
-  const st_recipe *r = ((const st_rounding *)context)->recipe;
-  (void)shape;
+const st_format *st_recipe_format(const st_recipe *r, const char *name) {
   for (size_t i = 0; i < r->n; i++) {
     if (!fnmatch(r->lines[i].pattern, name, 0)) return r->lines[i].format;
   }
   return NULL;
+}
+
+static const st_format *format_of(void *context, const char *name, st_shape shape) {
+  (void)shape;
+  return st_recipe_format(((const st_rounding *)context)->recipe, name);
 }
 
 typedef struct {
@@ -117,8 +120,11 @@ static void encode_part(void *context, int index, int threads) {
 
 static setun_status encode(void *context, const char *name, st_shape shape, const st_format *format, uint64_t row,
                            uint64_t count, const float *x, void *bytes, setun_error *err) {
-  (void)row, (void)name, (void)err;
   const st_rounding *r = context;
+  bool found = false;
+  setun_status s = SETUN_OK;
+  if (r->calibrated) s = st_calibrated_rows(r->calibrated, name, row, count, bytes, &found, err);
+  if (s != SETUN_OK || found) return s;
   encode_job j = {format, count, shape.columns, st_format_row_bytes(format, shape.columns), x, bytes};
   st_pool_run(r->pool, encode_part, &j);
   return SETUN_OK;

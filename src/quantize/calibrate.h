@@ -1,0 +1,34 @@
+// Calibration: a model's layers run on a text, one after the other, and each layer's matrices are quantized for the
+// inputs that they get there, from the layers before it as they were quantized.
+//
+// The model stays in its own format but for the layer at work, of which one matrix at a time is float32. Each finished
+// layer is written to a file beside the target (TARGET.layer-N), so that a run that was interrupted goes on where it
+// was.
+#ifndef SETUN_QUANTIZE_CALIBRATE_H
+#define SETUN_QUANTIZE_CALIBRATE_H
+
+#include "placement/placement.h"
+#include "quantize/quantize.h"
+
+typedef struct st_calibration {
+  const st_recipe *recipe;
+  const int32_t *ids; // [n_windows][window] of the text
+  uint32_t n_windows, window;
+  st_placement_options placement; // its progress and user are calibration's too
+  const char *target;
+} st_calibration;
+
+// The quantized matrices: in memory only which there are.
+typedef struct st_calibrated st_calibrated;
+
+// `source` is a GGUF file, and must outlive the result. Errors name the matrix; SETUN_ERROR_CANCELED where progress
+// said so.
+setun_status st_calibrate(const st_directory *source, const st_calibration *options, st_calibrated **calibrated,
+                          setun_error *err);
+// Rows of a matrix of the target; *found is false where it was not calibrated.
+setun_status st_calibrated_rows(const st_calibrated *calibrated, const char *name, uint64_t row, uint64_t count,
+                                void *bytes, bool *found, setun_error *err);
+// With `finished` also removes the layers' files. NULL is fine.
+void st_calibrated_free(st_calibrated *calibrated, bool finished);
+
+#endif

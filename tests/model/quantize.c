@@ -1,0 +1,150 @@
+// Calibrated quantization, interrupted and continued: the finished layers are there, the target is not, and the second
+// call gives what an uninterrupted one gives, byte for byte, with less work. Layers of another model or text are not
+// used.
+#define _POSIX_C_SOURCE 200809L
+#include "base/file.h"
+#include "quantize/lapack.h"
+#include "setun.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MODEL SETUN_TEST_DATA "/golden/gguf/llama3.gguf"
+
+static char folder[] = "/tmp/setun-quantize-XXXXXX";
+
+typedef struct {
+  int calls;
+  double until; // fraction after which it cancels
+} counter;
+
+static bool count(double fraction, void *user) {
+  counter *c = user;
+  c->calls++;
+  return fraction <= c->until;
+}
+
+static const char *place(const char *name) {
+  static char path[2][256];
+  static int turn;
+  turn = !turn;
+  snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
+  return path[turn];
+}
+
+static void write_text(const char *name, const char *sentence) {
+  FILE *f = fopen(place(name), "w");
+  assert_non_null(f);
+  for (int i = 0; i < 200; i++) fprintf(f, "%d. %s\n", i, sentence);
+  assert_int_equal(fclose(f), 0);
+}
+
+static setun_status quantize(const char *target, const char *text, const char *scheme, counter *c, setun_error *err) {
+  setun_quantize_params p = setun_quantize_params_default();
+  char path[256];
+  snprintf(path, sizeof path, "%s", place(text));
+  p.scheme = scheme;
+  p.calibration = path;
+  p.windows = 4, p.window = 32;
+  p.progress = count;
+  p.user = c;
+  return setun_quantize(MODEL, place(target), &p, err);
+}
+
+static bool is_there(const char *name) {
+  return access(place(name), F_OK) == 0;
+}
+
+static void compare_files(const char *a, const char *b) {
+  char *x, *y;
+  size_t n, m;
+  assert_int_equal(st_file_load(place(a), 1 << 30, &x, &n, NULL), SETUN_OK);
+  assert_int_equal(st_file_load(place(b), 1 << 30, &y, &m, NULL), SETUN_OK);
+  assert_int_equal(n, m);
+  assert_memory_equal(x, y, n);
+  free(x);
+  free(y);
+}
+
+static void test_continued(void **state) {
+  (void)state;
+  setun_error err;
+  counter whole = {0, 2}, first = {0, 0.5}, second = {0, 2};
+  write_text("a.txt", "A river ran past the mill, and the miller counted his sacks.");
+  assert_int_equal(quantize("whole.gguf", "a.txt", "zp2-32", &whole, &err), SETUN_OK);
+  assert_false(is_there("whole.gguf.layer-0"));
+  assert_int_equal(quantize("cut.gguf", "a.txt", "zp2-32", &first, &err), SETUN_ERROR_CANCELED);
+  assert_true(is_there("cut.gguf.layer-0"));
+  assert_false(is_there("cut.gguf"));
+  assert_int_equal(quantize("cut.gguf", "a.txt", "zp2-32", &second, &err), SETUN_OK);
+  assert_false(is_there("cut.gguf.layer-0"));
+  assert_true(second.calls < whole.calls);
+  compare_files("whole.gguf", "cut.gguf");
+}
+
+// A layer that was made from another text, or that is damaged, is made again.
+static void test_others(void **state) {
+  (void)state;
+  setun_error err;
+  counter cut = {0, 0.5}, all = {0, 2}, again = {0, 2};
+  write_text("b.txt", "Numbers of another kind: seven, eleven, thirteen.");
+  assert_int_equal(quantize("other.gguf", "b.txt", "zp2-32", &cut, &err), SETUN_ERROR_CANCELED);
+  assert_int_equal(quantize("other.gguf", "a.txt", "zp2-32", &all, &err), SETUN_OK);
+  compare_files("whole.gguf", "other.gguf");
+  cut.calls = 0;
+  assert_int_equal(quantize("bad.gguf", "a.txt", "zp2-32", &cut, &err), SETUN_ERROR_CANCELED);
+  FILE *f = fopen(place("bad.gguf.layer-0"), "r+");
+  assert_non_null(f);
+  fseek(f, 100, SEEK_SET);
+  fputs("damage", f);
+  fclose(f);
+  assert_int_equal(quantize("bad.gguf", "a.txt", "zp2-32", &again, &err), SETUN_OK);
+  compare_files("whole.gguf", "bad.gguf");
+}
+
+static void refused(const char *text, const char *scheme, const char *what) {
+  setun_error err;
+  counter c = {0, 2};
+  assert_int_not_equal(quantize("none.gguf", text, scheme, &c, &err), SETUN_OK);
+  if (!strstr(err.message, what)) fail_msg("%s: expected \"%s\", found \"%s\"", scheme, what, err.message);
+  assert_false(is_there("none.gguf"));
+}
+
+static void test_refused(void **state) {
+  (void)state;
+  FILE *f = fopen(place("short.txt"), "w");
+  assert_non_null(f);
+  fputs("Too short.", f);
+  fclose(f);
+  refused("short.txt", "zp2-32", "short.txt: too short for calibration");
+  refused("a.txt", "zp2-128", "zp2-128 takes rows of a multiple of 128 weights, these have 64");
+  refused("missing.txt", "zp2-32", "missing.txt");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_continued), cmocka_unit_test(test_others),
+                                     cmocka_unit_test(test_refused)};
+  setun_error err;
+  st_lapack lapack;
+  if (st_lapack_load(&lapack, &err) != SETUN_OK) {
+    puts(err.message);
+    return 77;
+  }
+  if (!mkdtemp(folder)) return 1;
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  static const char *const made[] = {
+      "a.txt",           "b.txt",    "short.txt",         "whole.gguf", "cut.gguf",
+      "other.gguf",      "bad.gguf", "none.gguf.layer-0", "none.gguf",  "cut.gguf.layer-0",
+      "bad.gguf.layer-0"};
+  for (size_t i = 0; i < sizeof made / sizeof *made; i++) remove(place(made[i]));
+  rmdir(folder);
+  return failed;
+}
