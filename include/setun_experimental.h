@@ -17,7 +17,8 @@ typedef struct setun_synthesis_params {
   size_t size;       /* of this struct */
   const char *shape; /* one of SETUN_CHOICE_SHAPE: "2b4t" is BitNet b1.58 2B-4T, "8b" is Llama 3 8B */
   /* Format of the layers' matrices: a layout that setun_convert writes to GGUF, or "q8_0", "q6_k", "q5_0", "q5_1",
-   * "q4_0", "q4_1". All hold the same trits times one scale per tensor, value formats as closely as they can. */
+   * "q4_0", "q4_1". All hold the same trits times one scale per tensor, value formats as closely as they can. NULL: the
+   * published "i2_s"; in setun_model_plan_synthetic "t16", which is streamed without a conversion. */
   const char *format;
   const char *head; /* format of the embedding and the head; NULL: "f16" */
   uint64_t seed;    /* the same seed gives the same weights in every format */

@@ -332,7 +332,7 @@ static bool open_bench_model(const char *path, const bench_options *o, setun_mod
   if (!o->shape) return open_model(path, &o->model, &o->compute, false, model);
   setun_synthesis_params synthesis = setun_synthesis_params_default();
   synthesis.shape = o->shape;
-  synthesis.format = o->format ? o->format : "i2_s";
+  synthesis.format = o->format;
   synthesis.head = o->head;
   synthesis.seed = o->seed.value;
   if (!o->save) return open_synthetic_model(&synthesis, &o->model, &o->compute, model);

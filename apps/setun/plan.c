@@ -197,7 +197,7 @@ static bool make_plan(const char *path, const plan_options *o, setun_plan *plan)
   if (!o->shape) return plan_model(path, &o->model, &o->compute, plan);
   setun_synthesis_params synthesis = setun_synthesis_params_default();
   synthesis.shape = o->shape;
-  synthesis.format = o->format ? o->format : "t16";
+  synthesis.format = o->format;
   synthesis.head = o->head;
   return plan_synthetic(&synthesis, &o->model, &o->compute, plan);
 }

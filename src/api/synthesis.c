@@ -6,20 +6,21 @@
 #include "synthetic/presets.h"
 #include "synthetic/synthesis.h"
 
-static setun_status find_format(const char *what, const char *name, const st_format **format, setun_error *err) {
-  if (!name) return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a tensor format, found none", what);
-  *format = st_format_by_name(name);
+static setun_status find_format(const char *what, const char *name, st_synthetic_part part, const st_format **format,
+                                setun_error *err) {
+  *format = name ? st_format_by_name(name) : st_format_of_synthetic(part);
   if (*format) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a tensor format, found \"%.40s\"", what, name);
 }
 
-static setun_status make(const setun_synthesis_params *p, st_synthesis **y, setun_error *err) {
+static setun_status make(const setun_synthesis_params *p, st_synthetic_part matrices, st_synthesis **y,
+                         setun_error *err) {
   st_synthesis_options o = {.shape = p->shape, .seed = p->seed};
   if (p->threads < 0 || p->threads > 1024) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", p->threads);
   }
-  setun_status s = find_format("format", p->format, &o.format, err);
-  if (s == SETUN_OK) s = find_format("head", p->head ? p->head : "f16", &o.head, err);
+  setun_status s = find_format("format", p->format, matrices, &o.format, err);
+  if (s == SETUN_OK) s = find_format("head", p->head, ST_SYNTHETIC_HEAD, &o.head, err);
   return s == SETUN_OK ? st_synthesis_new(&o, y, err) : s;
 }
 
@@ -29,7 +30,7 @@ setun_status setun_synthesize(const char *path, const setun_synthesis_params *pa
   setun_synthesis_params p;
   ST_NEED(path);
   setun_status s = st_take_synthesis_params(&p, params, error);
-  if (s == SETUN_OK) s = make(&p, &y, error);
+  if (s == SETUN_OK) s = make(&p, ST_SYNTHETIC_MATRICES, &y, error);
   if (s != SETUN_OK) return s;
   int threads = p.threads ? p.threads : st_default_threads();
   s = st_synthesis_save(y, path, threads, p.progress, p.user, error);
@@ -52,7 +53,7 @@ setun_status st_api_open_synthetic(const setun_synthesis_params *params, const s
   if (s == SETUN_OK && loading.source) {
     s = st_fail(err, SETUN_ERROR_ARGUMENT, "setun_model_params.source: expected NULL for a synthetic model");
   }
-  if (s == SETUN_OK) s = make(&p, &y, err);
+  if (s == SETUN_OK) s = make(&p, plan ? ST_SYNTHETIC_PLANNED : ST_SYNTHETIC_MATRICES, &y, err);
   if (s != SETUN_OK) return s;
   st_file_source source = {.read = read_bytes, .context = y, .size = y->size};
   loading.no_stream = false; // there is no file to map

@@ -1,16 +1,16 @@
 // Attention over the pages of the KV cache.
 //
-// The order of all sums is one, whatever the number of tokens, threads and passes. Keys are taken in parts of ST_PART
+// The order of all sums is the same for any number of tokens, threads and passes. Keys are taken in parts of ST_PART
 // positions, which begin at the multiples of ST_PART. A query's part gives the largest score, the sum of e^(score -
 // largest), and the sum of the values, each times its e^(score - largest): a table's `attend`. The parts of a query are
 // merged from the first that it sees to the last, and the sum of values is divided at the end. So the memory for scores
 // does not grow with the context, and threads can share the parts of one query.
 //
-// Keys that are codes meet queries, times `scale`, that are codes too, of 14 bits at most, with a scale for each query:
-// a score is an exact sum of integers, then times both scales. Values that are codes meet the factors of a block's
-// keys, times the keys' scales, as codes of 16 bits with a scale for each query and block: again exact sums of
-// integers, which times that scale are added up in float32. So no order of additions need be the same but that of the
-// blocks.
+// Keys that are codes are multiplied by queries, times `scale`, that are codes too, of 14 bits at most, with a scale
+// for each query: a score is an exact sum of integers, then times both scales. Values that are codes are multiplied by
+// the factors of a block's keys, times the keys' scales, as codes of 16 bits with a scale for each query and block:
+// again exact sums of integers, which times that scale are added up in float32. So only the order of the blocks
+// matters.
 #ifndef SETUN_KERNEL_ATTEND_H
 #define SETUN_KERNEL_ATTEND_H
 
@@ -35,7 +35,7 @@ struct st_attend {
   size_t n_keys;              // token 0 sees the keys [0, n_keys), token i [0, n_keys + i)
   size_t window;              // of these only the last `window`; 0: all
   float scale;                // of the scores
-  bool merged;                // other keys' sums are there already: the first part of these is added, as others are
+  bool merged;                // sums of other keys exist already: the first part of these is added to them
   const float *sinks;         // [n_q] learned logits that take part in the softmax only; NULL: none
 };
 
@@ -78,8 +78,8 @@ static inline st_key_range st_attend_range(const st_attend *a, size_t token, siz
 // The parts that some token sees: [first, last).
 st_key_range st_attend_parts(const st_attend *a);
 
-// Adds what part `index` gave, as st_attend_part says, to what the parts before it gave, likewise in `out` and `state`.
-// A query's first part overwrites the result.
+// Adds the results of part `index`, in the layout of st_attend_part, to those of the parts before it, likewise in `out`
+// and `state`. A query's first part overwrites the result.
 void st_attend_merge(const st_attend *a, size_t index, const float *part_out, const float *part_state, float *out,
                      float *state);
 // The results, laid out as a->q, of merged sums.

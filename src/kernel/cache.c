@@ -76,7 +76,7 @@ static float code_of(float x, float inverse, float most) {
   return nearest(x < -most ? -most : x > most - 1 ? most - 1 : x);
 }
 
-// Squares of what codes in these steps are off by, summed in 8 lanes.
+// The squared errors of codes in these steps, summed in 8 lanes.
 static float squared_error(const float *x, size_t n, float scale, float most) {
   enum { LANES = 8 };
   float sums[LANES] = {0}, inverse = 1.0f / scale;
@@ -94,7 +94,7 @@ static float squared_error(const float *x, size_t n, float scale, float most) {
 }
 
 // The scale, half precision, of n numbers: the one furthest from zero is the lowest code, so that all codes are used,
-// or lies beyond it, where the others gain more by the finer steps. NaN where a number, or the scale, is not finite.
+// or lies beyond it, where finer steps help the others more. NaN where a number, or the scale, is not finite.
 static uint16_t choose_scale(uint32_t bits, const float *x, size_t n) {
   static const float beyond[] = {1.0f, 1.0625f, 1.125f, 1.25f, 1.375f};
   float most = (float)st_kv_offset(bits), far = 0, extreme = 0, least = INFINITY;
@@ -107,7 +107,7 @@ static uint16_t choose_scale(uint32_t bits, const float *x, size_t n) {
   uint16_t best = st_f16_from_f32(extreme / -most);
   float scale = st_f32_from_f16(best);
   if (!finite || !(fabsf(scale) <= FLT_MAX)) return NO_NUMBER;
-  if (bits >= 8 || scale == 0) return best; // no step is far too wide
+  if (bits >= 8 || scale == 0) return best; // no step is much too wide
   for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
     uint16_t half = st_f16_from_f32(extreme / (-most * beyond[i]));
     scale = st_f32_from_f16(half);
@@ -184,7 +184,7 @@ void st_kv_write(const st_kernels *k, const st_kv_place *p, float *x) {
   }
 }
 
-// Stores a row, which is only read then, or loads it.
+// Stores a row (which is then only read), or loads it.
 static void copy_codes(const st_kv_place *p, uint8_t *row, bool store) {
   uint32_t bits = bits_of(p->type, p->keys);
   uint8_t *scale = p->block + 2 * p->at;

@@ -1,12 +1,12 @@
 // The layout of a page of the KV cache: ST_KEYS positions of one layer, and of these, for each KV head, a block of
-// keys and a block of values. Which formats there are says cache_formats.def; docs/cache.md has a drawing.
+// keys and a block of values. cache_formats.def lists the formats; docs/cache.md has a drawing.
 //
 // Numbers: the keys of a block are stored column by column, those of a column adjacent, so that the scores of many keys
 // are sums without a sum over lanes. Values are a row for each position.
 //
 // Codes: a block begins with the half-precision scales of its positions. Then come pieces of 64 bytes: 4 neighbouring
-// numbers for each of 16 lanes, which are positions for keys and columns for values, since these are what a sum is made
-// for. Byte 4l + j of a piece is lane l's number st_kv_order[j] of the 4, so that the even bytes of a lane are two
+// numbers for each of 16 lanes, which are positions for keys and columns for values, since there is one sum for each.
+// Byte 4l + j of a piece is lane l's number st_kv_order[j] of the 4, so that the even bytes of a lane are two
 // neighbours, and the odd ones are the next two. Keys: for each 16 positions, for each ST_STEP columns, 8 pieces of 4
 // columns; of 4 bits, pieces 2i and 2i + 1 share 64 bytes, the first in the low halves; then come the planes of the
 // high 2 bits, in which 4 pieces share 64 bytes, the first in the lowest bits. Values: for each 16 columns, 16 pieces
@@ -63,7 +63,7 @@ static inline int st_kv_offset(uint32_t bits) {
 // power of two that divides head_dim: a large value in one column is spread over many. In place.
 void st_kv_rotate(const st_kernels *k, float *x, size_t head_dim);
 
-// Where a key or a value goes: position `at` of a block.
+// The place of a key or a value: position `at` of a block.
 typedef struct st_kv_place {
   setun_kv_type type;
   bool keys; // otherwise values
@@ -71,7 +71,7 @@ typedef struct st_kv_place {
   uint8_t *block;
 } st_kv_place;
 
-// Stores head_dim numbers, which it may change. What is not finite makes its position NaN where numbers are codes.
+// Stores head_dim numbers, which it may change. A number that is not finite makes its position NaN in formats of codes.
 void st_kv_write(const st_kernels *k, const st_kv_place *place, float *x);
 // Stores, and loads, a row of st_kv_row_bytes.
 void st_kv_store(const st_kv_place *place, const uint8_t *row);

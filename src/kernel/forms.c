@@ -9,7 +9,7 @@
 enum { TAKES_F = 1 << ST_ACT_F32, TAKES_T = 1 << ST_ACT_INT8_TOKEN, TAKES_B = 1 << ST_ACT_INT8_BLOCK };
 enum { TAKES_FB = TAKES_F | TAKES_B, TAKES_FTB = TAKES_FB | TAKES_T };
 
-// What forms.def says beside the codings, which layout.h has.
+// The facts of forms.def other than the codings, which layout.h has.
 static const struct {
   unsigned takes; // bits of st_activation
   st_form_rows rows;
@@ -52,7 +52,8 @@ bool st_form_is_stored(const st_format *format) {
 }
 
 st_form st_form_squeezed(st_form form, uint32_t block) {
-  enum { SMALLEST_BLOCK = 256 }; // 128 columns take 7 pieces, as long as 140, and many tokens more time than is saved
+  // 128 columns take 7 pieces, as much time as 140, which costs more with many tokens than it saves.
+  enum { SMALLEST_BLOCK = 256 };
   return st_coding_of(form).by_block && block < SMALLEST_BLOCK ? form : forms[form].dense;
 }
 
@@ -213,7 +214,7 @@ static void pack_block(st_form form, const st_block_parts *p, size_t columns, si
   }
 }
 
-// Rows of a format whose blocks are what a head, or a step, has scales for.
+// Rows of a format whose blocks correspond to heads, or to steps.
 static void pack_blocks(st_form form, const st_format *format, size_t columns, const uint8_t *rows, size_t count,
                         uint8_t *group) {
   size_t blocks = columns / format->block;

@@ -1,6 +1,6 @@
-// What fills a table with the kernels of an instruction set or of an extension, one function a row of isas.def: it
-// overwrites what it does better in the table of its base. Where a set has products with float32 and with int8 inputs,
-// which are compiled apart, st_NAME_int8 is the other file's part, which st_NAME_init calls.
+// The functions that fill a table with the kernels of an instruction set or of an extension, one for each row of
+// isas.def: it replaces those kernels of its base that it has faster ones for. Where a set has products with float32
+// and with int8 inputs, which are compiled apart, st_NAME_int8 is the other file's part, which st_NAME_init calls.
 #ifndef SETUN_KERNEL_INITS_H
 #define SETUN_KERNEL_INITS_H
 

@@ -24,7 +24,11 @@ typedef enum st_form {
 #include "kernel/forms.def"
   ST_FORM_COUNT
 } st_form;
-enum { ST_FORM_OF_PEAKS = ST_FORM_Q2K }; // activations come from registers in all instruction sets
+enum {
+#define FORM(...)
+#define FORM_OF_PEAKS(id) ST_FORM_OF_PEAKS = ST_FORM_##id
+#include "kernel/forms.def"
+};
 
 // A matrix in a form. Owned by the placing code.
 typedef struct st_matrix {
@@ -49,7 +53,7 @@ typedef enum st_activation {
 // What st_form_pack takes.
 typedef enum st_form_rows { ST_FORM_FLOATS, ST_FORM_TRITS, ST_FORM_BLOCKS } st_form_rows;
 
-// What a form's row of forms.def says to those who place matrices: what st_form_pack takes; whether it has
+// The facts of a form's row in forms.def that placing matrices needs: what st_form_pack takes; whether it has
 // one float32 scale a row, in st_matrix.scales; and whether products take that kind of activation (a table of kernels
 // may lack the product: st_kernels.matmul).
 st_form_rows st_form_rows_taken(st_form form);
@@ -78,8 +82,8 @@ void st_form_pack_strip(const st_format *format, st_shape shape, const st_strip 
 // What st_form_pack does for forms of five codes a byte.
 void st_form_pack_fives(st_form form, size_t columns, uint32_t block, const int8_t *rows, const float *scales,
                         size_t count, uint8_t *group);
-// The denser form for what a form has, itself where there is none or it would not be smaller; whether a group can take
-// it: not where a code is 3; and changing a group, in place or to anywhere before it.
+// The denser form of a form's contents, itself where there is none or it would not be smaller; whether a group can have
+// it: not with a code 3; and converting a group, in place or to an earlier address.
 st_form st_form_squeezed(st_form form, uint32_t block);
 bool st_form_can_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *group);
 void st_form_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *from, uint8_t *to);
@@ -110,7 +114,7 @@ struct st_kernels {
   // and an infinite x makes s zero and all codes zero, so that products with it are NaN.
   float (*quantize_token)(const float *x, size_t n, int8_t *codes, int32_t *sum);
 
-  // Memory that products need beside their arguments, for each thread; 0: none. Stacks of threads may be small.
+  // Memory that products need in addition to their arguments, for each thread; 0: none. Stacks of threads may be small.
   size_t scratch_bytes;
 
   // Prepares the tokens [first, last) of x ([tokens][stride] floats) as the input of products; `first` is a multiple of
@@ -151,7 +155,7 @@ struct st_kernels {
   uint64_t (*read)(const void *buffer, size_t bytes);
 };
 
-// The table of an instruction set by name, NULL for the best one. Errors: a name that nobody knows (with the list), one
+// The table of an instruction set by name, NULL for the best one. Errors: an unknown name (with the list), and a set
 // that this machine cannot run. `table` is filled by value: no global state.
 setun_status st_kernels_get(const char *isa, st_kernels *table, setun_error *err);
 

@@ -1,4 +1,4 @@
-// Where things lie: what a group in each form is made of, and the arrays inside a prepared input. Shared by all tables.
+// Memory layouts: the parts of a group in each form, and the arrays inside a prepared input. Shared by all tables.
 #ifndef SETUN_KERNEL_LAYOUT_H
 #define SETUN_KERNEL_LAYOUT_H
 
@@ -20,8 +20,8 @@ static inline size_t st_round_up(size_t n, size_t unit) {
 //
 // and before every ST_SUPER columns (by_block: st_matrix.block) `head` bytes of half-precision numbers. Planes are made
 // of 64-byte pieces: of part i of a step, columns 4i to 4i + 3, byte 4r + j is row r, column 4i + j. A plane of b bits
-// has 8 / b parts in a piece, the first in the lowest bits. What a form is made of: numbers [columns][16]; steps as
-// above; or pieces of five codes a byte, see st_fives.
+// has 8 / b parts in a piece, the first in the lowest bits. A form is made of numbers [columns][16], of steps as above,
+// or of pieces of five codes a byte, see st_fives.
 typedef enum st_form_kind { ST_KIND_FLOATS, ST_KIND_CODES, ST_KIND_FIVES } st_form_kind;
 typedef enum st_number { ST_NUMBER_F32, ST_NUMBER_F16, ST_NUMBER_BF16 } st_number;
 
@@ -31,7 +31,7 @@ typedef enum st_scale_rule {
   ST_RULE_NIBBLES, // the same, but the integers are 4 bits, those of minimums the high ones
   ST_RULE_E8M0,    // a power of two a byte
   ST_RULE_ZERO,    // half precision, then zero points as int8: m = d * -z
-  ST_RULE_HALVED,  // half precision, twice what they mean
+  ST_RULE_HALVED,  // half precision, twice the scale
   ST_RULE_ROW      // none in the stream: st_matrix.scales
 } st_scale_rule;
 
@@ -39,12 +39,12 @@ typedef struct st_coding {
   uint8_t kind, number, rule; // st_form_kind, st_number, st_scale_rule
   uint8_t low, high;          // bits of the planes: 1, 2 or 4 each, 6 at most together, high may be 0; or 8 and 0, int8
   uint8_t head, front, back;
-  uint8_t subs;   // scales of a row in a step: one, or one for each 16 columns
-  uint8_t offset; // a code minus its value; with values: no value is below -offset, or above it
-  bool minimums;  // weight = d * code + m; codes of 8 bits are 128 smaller, and m is 128 d larger than stored
-  bool by_block;  // heads are placed before every st_matrix.block columns
-  bool sparse;    // of each 4 codes 2 are there, see below; low 2 and high 1 then only say how many bytes there are
-  const int8_t *values; // what each of 16 codes means, instead; NULL: none
+  uint8_t subs;         // scales of a row in a step: one, or one for each 16 columns
+  uint8_t offset;       // a code minus its value; with values: no value is below -offset, or above it
+  bool minimums;        // weight = d * code + m; codes of 8 bits are 128 smaller, and m is 128 d larger than stored
+  bool by_block;        // heads are placed before every st_matrix.block columns
+  bool sparse;          // 2 of each 4 codes are stored, see below; low 2 and high 1 then only give the number of bytes
+  const int8_t *values; // the values of 16 codes, instead; NULL: none
 } st_coding;
 
 enum { ST_SUPER = 256 };
@@ -54,7 +54,7 @@ enum { ST_SUPER = 256 };
 // bits for each part: which of the six pairs of 4 columns its codes are, in this order. The other two columns have code
 // 0.
 static const uint8_t st_sparse_places[8][2] = {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}, {0, 1}, {0, 1}};
-// The same as bytes that shuffle the codes of part 0 to their columns; what has its top bit set gives 0.
+// The same as bytes that shuffle the codes of part 0 to their columns; bytes with the top bit set give 0.
 static const uint32_t st_sparse_moves[8] = {0x80800100, 0x80018000, 0x01808000, 0x80010080,
                                             0x01800080, 0x01008080, 0x80800100, 0x80800100};
 
@@ -74,7 +74,7 @@ static inline bool st_coding_is_byte(st_coding c) {
   return c.low == 8 || (c.values && c.offset > 63);
 }
 
-// The largest byte that a code becomes, a value that of its sum with the offset.
+// The largest byte that a code becomes or, where codes have values, a value plus the offset.
 static inline int st_coding_largest(st_coding c) {
   return c.values ? 2 * c.offset : (1 << (c.low + c.high)) - 1;
 }
@@ -144,26 +144,25 @@ static inline st_fives st_fives_of(st_form form, size_t columns, uint32_t block)
 //   codes of a tile of n tokens:   [padded / 4][n][4]      values: [padded][n]      block arrays: [blocks][n]
 //
 // Int8 activations by block have a second plane of codes for the few blocks in which one value dwarfs the others, which
-// would otherwise lose most of their bits: what rounding to the first left, in steps 254 times finer. This brings the
-// default mode several times nearer to float32; see docs/kernels.md. It is kept as lists, since the tokens of a tile
-// rarely need it for the same blocks. The scalar table has one for each token: entry i of token t stands at
-// t * blocks + i, its 32 codes at t * padded + 32 * i. The others have one for each block of a chunk of tokens, in
-// tiles of its own, so that a block's codes are unpacked for a whole tile of entries; see st_chunk.
+// would otherwise lose most of their bits: the remainders of rounding to the first, in steps 254 times finer. With it
+// the default mode is several times closer to float32; see docs/kernels.md. It is kept as lists, since the tokens of a
+// tile rarely need it for the same blocks. The scalar table has one for each token: entry i of token t stands at t *
+// blocks + i, its 32 codes at t * padded + 32 * i. The others have one for each block of a chunk of tokens, in tiles of
+// its own, so that a block's codes are unpacked for a whole tile of entries; see st_chunk.
 typedef struct st_view {
   size_t padded, blocks;
-  float *values;        // ST_ACT_F32
-  int8_t *codes;        // the int8 kinds, and all below
-  float *scale;         // [tokens] s of each token (ST_ACT_INT8_TOKEN)
-  int32_t *sum;         // [tokens] sum of its codes
-  int32_t *block_sum;   // sums of 32 codes
-  float *block_scale;   // ST_ACT_INT8_BLOCK, and all below: absmax / 127 of the 32
-  float *block_product; // sum of the values of all 32 codes
-  int8_t *rest;         // the second plane
-  uint32_t *rest_count; // entries of each list
-  uint32_t
-      *rest_place;   // of each entry: its block where lists are tokens', its token in the chunk where they are blocks'
-  float *rest_scale; // block_scale / 254
-  int32_t *rest_sum; // sums of its codes
+  float *values;         // ST_ACT_F32
+  int8_t *codes;         // the int8 kinds, and all below
+  float *scale;          // [tokens] s of each token (ST_ACT_INT8_TOKEN)
+  int32_t *sum;          // [tokens] sum of its codes
+  int32_t *block_sum;    // sums of 32 codes
+  float *block_scale;    // ST_ACT_INT8_BLOCK, and all below: absmax / 127 of the 32
+  float *block_product;  // sum of the values of all 32 codes
+  int8_t *rest;          // the second plane
+  uint32_t *rest_count;  // entries of each list
+  uint32_t *rest_place;  // of each entry: its block in a token's list, its token in the chunk in a block's list
+  float *rest_scale;     // block_scale / 254
+  int32_t *rest_sum;     // sums of its codes
   int32_t *rest_half[2]; // sums of its first and of its last 16 codes
   int32_t *half_sum[2];  // sums of the first and of the last 16 of the 32 codes
   float *half_product;   // [blocks][2][n]: the sums of the values of the first and the last 16
@@ -223,8 +222,8 @@ static inline size_t st_tile_tokens(size_t tokens, size_t first, size_t width) {
   return tokens - first < width ? tokens - first : width;
 }
 
-// A chunk: up to ST_CHUNK_TILES whole tiles of tokens, fewer where an input's last tokens are, that share lists of the
-// blocks with a second plane. An eighth of an input, so that threads share its chunks.
+// A chunk: up to ST_CHUNK_TILES whole tiles of tokens, fewer at an input's end, that share lists of the blocks with a
+// second plane. An eighth of an input, so that threads can share its chunks.
 enum { ST_CHUNK_TILES = 8 };
 
 static inline size_t st_chunk_tokens(size_t tokens, size_t width) {
@@ -232,9 +231,9 @@ static inline size_t st_chunk_tokens(size_t tokens, size_t width) {
   return each < ST_CHUNK_TILES * width ? each : ST_CHUNK_TILES * width;
 }
 
-// The list of a chunk that starts at token `first`, of block `block`. Entries stand in tiles of `width`, whose codes
-// are interleaved as those of tokens are: of entry e, word j stands at word (e / width * 8 + j) * width + e % width
-// from 32 * at on, all else at `at` + e.
+// The list of a chunk that starts at token `first`, of block `block`. Entries are in tiles of `width`, whose codes are
+// interleaved like those of tokens: word j of entry e is at word (e / width * 8 + j) * width + e % width from 32 * at
+// on, everything else at `at` + e.
 typedef struct {
   size_t count_at, at, width;
 } st_rest_list;

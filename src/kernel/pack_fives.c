@@ -11,7 +11,7 @@ static uint8_t five_of(unsigned c0, unsigned c1, unsigned c2, unsigned c3, unsig
   return (uint8_t)(f < 64 ? 64 * c4 + f : 192 + 17 * c4 + (f - 64));
 }
 
-// The codes of 20 columns from `first` on; those from `end` on are 0, and what pads the matrix before is weight 0.
+// The codes of 20 columns from `first` on; those from `end` on are 0, and padding columns before it have weight 0.
 static void pack_piece(const int8_t *rows, size_t count, size_t columns, size_t first, size_t end, uint8_t *piece) {
   for (size_t i = 0; i < 64; i++) {
     unsigned codes[5];
@@ -88,8 +88,8 @@ static void squeeze_piece(const uint8_t *const from[5], const unsigned shift[5],
   memcpy(to, out, sizeof out);
 }
 
-// A piece is written after the last read of those bytes: piece p is made of the parts from 5p on, and those
-// before 4p + 4 are in the pieces up to p.
+// A piece is written after the last read of its bytes: piece p is made of the parts from 5p on, and the parts before 4p
+// + 4 are in the pieces up to p.
 static void squeeze_block(size_t columns, size_t parts, const uint8_t *from, uint8_t *to) {
   for (size_t first = 0; first < 5 * st_five_pieces(columns); first += 5, to += 64) {
     const uint8_t *at[5] = {0};

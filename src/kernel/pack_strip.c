@@ -1,6 +1,6 @@
-// Packing of a file's own bytes into groups of 16 rows, for formats that can do without the detour over trits or
-// floats: 2-bit codes only change places, and half-precision floats are transposed. What st_form_pack makes of the same
-// weights is the same.
+// Packing of a file's own bytes into groups of 16 rows, for formats that need not become trits or floats first: 2-bit
+// codes only change places, and half-precision floats are transposed. The result is that of st_form_pack with the same
+// weights.
 #include "kernel/kernel.h"
 
 #include "base/float16.h"

@@ -1,5 +1,5 @@
-// Layers with a recurrent state (gated DeltaNet): the causal convolution, and the update of a state by one token. For
-// backend/cpu, which says whose states these are.
+// Layers with a recurrent state (gated DeltaNet): the causal convolution, and the update of a state by one token.
+// Called by backend/cpu, which owns the states.
 #ifndef SETUN_KERNEL_RECURRENT_H
 #define SETUN_KERNEL_RECURRENT_H
 
@@ -10,7 +10,7 @@ enum { ST_TAPS_MOST = 16 };
 // out[c] = silu(sum over taps j, from 0 on, of rows[j][c] * taps[j * stride + c]) for n channels: the products after
 // the first are fused multiply-adds.
 typedef struct st_convolution {
-  const float *rows[ST_TAPS_MOST]; // of the tokens, the last one's own last
+  const float *rows[ST_TAPS_MOST]; // of the tokens, the current one last
   const float *taps;               // [n_taps][stride]
   size_t n_taps, stride;
 } st_convolution;

@@ -1,5 +1,5 @@
-// Scales that lose the least: of the squares of what codes miss, each times its weight's importance. For the encoders
-// of quantized blocks.
+// Scales with the least error: the sum of the squared errors of the codes, each times its weight's importance. For the
+// encoders of quantized blocks.
 #ifndef SETUN_QUANT_FIT_H
 #define SETUN_QUANT_FIT_H
 
@@ -7,10 +7,10 @@
 
 enum { ST_FIT_SUBS = 16 };
 
-// x[i] = d * q[i] with q from low (below 0) to high: d, near which q's nearest codes lose the least. `w`: [n]
-// importances, at least 0, NULL: all alike.
+// x[i] = d * q[i] with q from low (below 0) to high: d, the scale near which the nearest codes q have the least error.
+// `w`: [n] importances, at least 0, NULL: all alike.
 float st_fit_scale(const float *x, const float *w, int n, int low, int high);
-// The nearest codes to x / d, stored as code - low where `offset`, and what they lose.
+// The nearest codes to x / d, stored as code - low where `offset`, and their error.
 float st_fit_codes(const float *x, const float *w, int n, float d, int low, int high, int8_t *q);
 
 // x[i] = d * q[i] + m with q from 0 to `most`; with `negative` m is at most 0.
@@ -18,7 +18,7 @@ typedef struct st_affine {
   float d, m;
 } st_affine;
 st_affine st_fit_affine(const float *x, const float *w, int n, int most, int negative);
-// The nearest codes, and what they lose.
+// The nearest codes, and their error.
 float st_fit_affine_codes(const float *x, const float *w, int n, st_affine a, int most, uint8_t *q);
 
 // A block whose `subs` sub-blocks of `n` weights have small integers s and m, from 0 to `integers`:

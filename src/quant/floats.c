@@ -65,5 +65,6 @@ static void f8_e5m2_decode(const st_format *format, st_shape shape, const st_str
 const st_format_ops st_ops_f8_e4m3 = {.decode = f8_e4m3_decode, .dtype = "F8_E4M3", .wider = ST_F16};
 const st_format_ops st_ops_f8_e5m2 = {.decode = f8_e5m2_decode, .dtype = "F8_E5M2", .wider = ST_F16};
 const st_format_ops st_ops_f32 = {.decode = f32_decode, .encode = f32_encode, .dtype = "F32", .exponent = 0x7F80};
-const st_format_ops st_ops_f16 = {.decode = f16_decode, .encode = f16_encode, .dtype = "F16", .exponent = 0x7C00};
+const st_format_ops st_ops_f16 = {
+    .decode = f16_decode, .encode = f16_encode, .dtype = "F16", .exponent = 0x7C00, .synthetic = ST_SYNTHETIC_HEAD};
 const st_format_ops st_ops_bf16 = {.decode = bf16_decode, .encode = bf16_encode, .dtype = "BF16", .exponent = 0x7F80};

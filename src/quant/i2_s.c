@@ -77,15 +77,15 @@ static st_code_run x4_run(st_shape shape, uint64_t row, uint64_t k) {
       .offset = row / 4 * shape.columns + k, .length = shape.columns - k, .shift = (unsigned)(6 - 2 * (row % 4))};
 }
 
-#define I2_S_OPS(run_, codes_, size_, locate_, usual_)                                                                 \
+#define I2_S_OPS(run_, codes_, size_, locate_, usual_, synthetic_)                                                     \
   {                                                                                                                    \
     .run = (run_), .codes = (codes_), .size = (size_), .locate = (locate_), .unpack = st_runs_unpack,                  \
     .check = st_runs_check, .pack = st_runs_pack, .scale_offset = i2_s_scale_offset, .dot = st_runs_dot,               \
-    .of_int8_models = true, .is_usual = (usual_)                                                                       \
+    .of_int8_models = true, .is_usual = (usual_), .synthetic = (synthetic_)                                            \
   }
 static const st_code_layout x86_codes = {.step = 128, .step_bytes = 32, .width = 32, .first = 6, .next = -2};
 static const st_code_layout arm_codes = {.step = 64, .step_bytes = 16, .width = 16, .first = 6, .next = -2};
 static const st_code_layout x4_codes = {.order = ST_CODES_SHARED, .step = 16};
-const st_format_ops st_ops_i2_s = I2_S_OPS(x86_run, &x86_codes, flat_size, flat_locate, true);
-const st_format_ops st_ops_i2_s_arm = I2_S_OPS(arm_run, &arm_codes, flat_size, flat_locate, true);
-const st_format_ops st_ops_i2_s_x4 = I2_S_OPS(x4_run, &x4_codes, x4_size, x4_locate, false);
+const st_format_ops st_ops_i2_s = I2_S_OPS(x86_run, &x86_codes, flat_size, flat_locate, true, ST_SYNTHETIC_MATRICES);
+const st_format_ops st_ops_i2_s_arm = I2_S_OPS(arm_run, &arm_codes, flat_size, flat_locate, true, ST_SYNTHETIC_NONE);
+const st_format_ops st_ops_i2_s_x4 = I2_S_OPS(x4_run, &x4_codes, x4_size, x4_locate, false, ST_SYNTHETIC_NONE);

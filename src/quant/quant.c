@@ -82,6 +82,12 @@ const st_format *st_format_next_reading(const st_format *format) {
   return NULL;
 }
 
+const st_format *st_format_of_synthetic(st_synthetic_part part) {
+  int i = 0;
+  while (i < ST_FORMAT_COUNT - 1 && formats[i].ops->synthetic != part) i++;
+  return &formats[i];
+}
+
 bool st_format_is_ambiguous(const st_format *format) {
   if (format->gguf_type < 0) return false;
   const st_format *first = st_format_by_gguf_type((uint32_t)format->gguf_type);

@@ -3,12 +3,12 @@
 // Two kinds. Value formats (floats and quantized blocks) decode rows to float32. Ternary formats decode to the
 // canonical form - trits in {-1, 0, +1} and scales - and encode from it; their floats are trit times scale.
 //
-// Code 3. Two bits have a fourth code. In the Q2_0 kinds it is a value, +2 (`two_is_valid`); elsewhere it is invalid.
-// `unpack` gives 2 for it everywhere, and `check` reports it everywhere, since such weights are not ternary. So a
-// reader of Q2_0 values need not call `check`, and whoever promises trits does.
+// Code 3. Two bits have a fourth code. In the Q2_0 formats it is a value, +2 (`two_is_valid`); elsewhere it is invalid.
+// `unpack` gives 2 for it everywhere, and `check` reports it everywhere, since such weights are not ternary. So readers
+// of Q2_0 values need not call `check`; code that promises trits must.
 //
-// Nothing here touches files. A caller asks `locate` which bytes hold some rows, brings them, and decodes them, so
-// that a tensor need never be in memory whole.
+// Nothing here touches files. A caller asks `locate` which bytes hold some rows, reads these, and decodes them, so that
+// a tensor need never be in memory as a whole.
 #ifndef SETUN_QUANT_QUANT_H
 #define SETUN_QUANT_QUANT_H
 
@@ -52,14 +52,14 @@ struct st_value_block; // quant/rows.h: how one block of a value format is read 
 struct st_block_parts;
 struct st_ternary_rows; // quant/rows.h: the same for a ternary format whose rows stand one after the other
 
-// Weights of one row whose 2-bit codes stand at the same place of consecutive bytes.
+// Weights of one row whose 2-bit codes are at the same place of consecutive bytes.
 typedef struct st_code_run {
   uint64_t offset; // of the first weight's byte in the tensor
   uint64_t length; // weights; may run past the row's end
   unsigned shift;  // of the code in each byte
 } st_code_run;
 
-// How a ternary format keeps 2-bit codes, trit + 1, for those who only move them to other places.
+// How a ternary format stores 2-bit codes, trit + 1, for code that only moves them to other places.
 typedef enum st_code_order {
   ST_CODES_PLANES, // each `width` bytes of a step hold 4 * width columns: bit pair p of each, from shift `first` on by
                    // `next`, the columns from p * width on; width 1 is thus 4 consecutive columns a byte
@@ -86,6 +86,14 @@ typedef struct st_hf_blocks {
   void (*split)(const uint8_t *block, uint8_t *codes);
 } st_hf_blocks;
 
+// What synthetic models are made of where the caller names no format.
+typedef enum st_synthetic_part {
+  ST_SYNTHETIC_NONE,
+  ST_SYNTHETIC_MATRICES, // their layers' matrices
+  ST_SYNTHETIC_PLANNED,  // these, in a model that is only planned
+  ST_SYNTHETIC_HEAD      // the embedding and the head
+} st_synthetic_part;
+
 struct st_format {
   st_format_id id;
   const char *name;     // as printed and as options spell it
@@ -102,27 +110,28 @@ struct st_format_ops {
   const struct st_ternary_rows *rows;
   // Ternary formats whose bytes mix distant weights (quant/runs.h): where a row's weights from column k on stand.
   st_code_run (*run)(st_shape shape, uint64_t row, uint64_t k);
-  // Ternary formats of 2-bit codes: where they stand; NULL: other formats.
+  // Ternary formats of 2-bit codes: their places; NULL: other formats.
   const st_code_layout *codes;
   // Ternary formats: code 3 is a value, +2 (the Q2_0 kinds).
   bool two_is_valid;
 
-  // What its files are and say; zero for most.
+  // Properties of its files; zero for most.
   const char *dtype;             // its name in safetensors; NULL: it has none
   const char *dividing;          // what options call it with scales that divide; NULL: they multiply
   const st_hf_blocks *hf_blocks; // NULL: Hugging Face directories have no such blocks
-  const char *digits;            // what the key setun.t5.digits says beside it; NULL: nothing
+  const char *digits;            // the value of the key setun.t5.digits in its files; NULL: none
   st_format_id wider;            // floats that are only read: the format that is written and holds them exactly
   st_format_id packed_as;        // another format whose form in the kernels it takes; 0: none
   bool zero_points;              // integers with a scale and a zero point a block, see st_zp_format
-  bool halved;                   // the values of its codes are twice what they mean, and its scales are halved for that
+  bool halved;                   // the values of its codes are doubled, and its scales are halved for that
   uint16_t exponent;             // plain floats: the exponent's bits in the upper half of the number's last four bytes
   uint8_t affine_bits;           // of MLX's groups: bits of a code; 0: another format
   bool bfloat;                   // half-precision scales and minimums are bfloat16
   uint8_t row_parts;             // bytes fill 1 / row_parts as many rows, each for one row of every part; or 0
   bool of_int8_models;           // only models trained for int8 activations are published in it
   bool is_usual;                 // assumed if nothing in a file distinguishes it from the later readings
-  bool has_input_scales;         // its files have scales of activations beside it, for other processors
+  uint8_t synthetic;             // st_synthetic_part that it is the default of
+  bool has_input_scales;         // its files also have scales of activations, for other processors
 
   // Formats whose tensors are not simply one row's bytes after the other (i2_s, t16, hf-u8); NULL for the others.
   // Bytes of the whole tensor. Errors: K no multiple of the block, overflow.
@@ -154,7 +163,7 @@ struct st_format_ops {
   // strip. The scale of ST_SCALE_TENSOR is the caller's to store, at scale_offset.
   void (*pack)(const st_format *format, st_shape shape, const st_strip *strip, const int8_t *trits, const float *scales,
                void *data);
-  // ST_SCALE_TENSOR: where in the tensor the float32 scale stands.
+  // ST_SCALE_TENSOR: the offset of the float32 scale in the tensor.
   uint64_t (*scale_offset)(const st_format *format, st_shape shape);
   // The scalar reference: sum over K of trit * x for one row of the strip, straight from the packed bytes, one sum; for
   // ST_SCALE_BLOCK one sum a block. `row` counts from the tensor's first. `x` is int8 [K], in -127..127; K is at most
@@ -173,22 +182,24 @@ const st_format *st_format_by_layout(const char *name, bool *divides);
 const st_format *st_format_by_dtype(const char *dtype);
 // Whose blocks are in two tensors under that quant_method; NULL as method: under any.
 const st_format *st_format_by_hf_method(const char *method);
-// MLX's groups of so many columns and bits a code; NULL: there are none.
+// MLX's groups of so many columns and bits a code; NULL: there is no such format.
 const st_format *st_format_of_affine(uint32_t bits, uint32_t group, bool bfloat);
 // What all formats decode to, and what vectors and scales are written in: float32.
 const st_format *st_format_of_floats(void);
-// What latent weights are once they are read: trits whose scale is a number of its own.
+// The format of latent weights once they are read: trits with one separate scale.
 const st_format *st_format_of_latent(void);
 // Another format with the same GGUF type, NULL when there is no more: projects gave one id to several layouts (42 is
 // q2_0 and q2_0-128; 36 is i2_s in three orders; the key `setun.t5.digits` tells t5 from t5-zpm). The first of the
 // table is what the id usually means.
 const st_format *st_format_next_reading(const st_format *format);
+// The default format of a part of synthetic models.
+const st_format *st_format_of_synthetic(st_synthetic_part part);
 // Whether its GGUF type may mean another layout, read or not, so that a file alone may leave it open.
 bool st_format_is_ambiguous(const st_format *format);
 // Formats that are not read and have the type of one that is ("IQ2_TN of ik_llama.cpp, ..."), for the message when the
 // sizes fit no reading; NULL: none known.
 const char *st_gguf_type_rivals(uint32_t type);
-// The name of a GGUF type, also of one that is not read and of integers ("IQ3_S", "I32"); NULL: nobody's that we know.
+// The name of a GGUF type, also of one that is not read and of integers ("IQ3_S", "I32"); NULL: unknown.
 const char *st_gguf_type_name(uint32_t type);
 // Describes a GGUF type that is not read and what to do about it, as a phrase to put after the type's number; never
 // NULL.
@@ -220,28 +231,28 @@ static inline uint64_t st_format_row_scales(const st_format *f, uint64_t columns
   return f->scales == ST_SCALE_BLOCK ? columns / f->block : f->scales == ST_SCALE_ROW;
 }
 
-// Bytes of one row; 0 where rows do not stand one after the other. K has passed st_format_size.
+// Bytes of one row; 0 where rows are not contiguous. K has passed st_format_size.
 uint64_t st_format_row_bytes(const st_format *format, uint64_t columns);
 // Bytes of a whole tensor in that format. Errors: an empty shape, K no multiple of the block, overflow.
 setun_status st_format_size(const st_format *format, st_shape shape, uint64_t *bytes, setun_error *err);
 // The scales alone that `unpack` gives for a strip's bytes: ST_SCALE_BLOCK and ST_SCALE_ROW.
 void st_format_strip_scales(const st_format *format, st_shape shape, const st_strip *strip, const void *data,
                             float *scales);
-// Ternary formats that hold some trits only (Sherry): whether it is none of these; and the first weight of a row's
-// block that such a format cannot hold, -1: it holds the row.
+// Ternary formats that hold only some trits (Sherry): whether the format holds all; and the first weight of a row's
+// block that it cannot hold, -1: it holds the row.
 bool st_format_holds_all(const st_format *format);
 int64_t st_format_check_trits(const st_format *format, uint64_t columns, const int8_t *row);
-// The first half-precision scale of a value format that is infinite or no number, or its first invalid code, in `bytes`
+// The first half-precision scale of a value format that is infinite or NaN, or its first invalid code, in `bytes`
 // of whole blocks: its byte offset; -1: all are valid, or the format has none.
 int64_t st_format_check_scales(const st_format *format, const void *data, uint64_t bytes);
 // Whether a tensor of that shape may be written: the format is one that Setun writes, and its rows are whole blocks
 // also where existing files run on across rows (i2_s). Errors: as st_format_size, and SETUN_ERROR_UNSUPPORTED.
 setun_status st_format_writable(const st_format *format, st_shape shape, setun_error *err);
-// Where some rows of a tensor lie; the shape has passed st_format_size. `row` < shape.rows, `want` at least 1.
+// The bytes of some rows of a tensor; the shape has passed st_format_size. `row` < shape.rows, `want` at least 1.
 st_strip st_format_locate(const st_format *format, st_shape shape, uint64_t row, uint64_t want);
 
-// The integers that a block of a value format is made of, for those who multiply with them rather than with floats.
-// What is not in a format is left as it was.
+// The integers that a block of a value format is made of, for code that multiplies with them rather than with floats.
+// Members that a format lacks are unchanged.
 enum { ST_PARTS_MAX = 512 };
 typedef struct st_block_parts {
   uint16_t d, m;                    // the block's half-precision scale, and that of its minimums
@@ -250,7 +261,7 @@ typedef struct st_block_parts {
 } st_block_parts;
 
 // Takes a block of quantized values apart (Q4_0 to Q8_0, Q2_0C, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4, MLX's groups).
-// False: no other format has integers to give.
+// False: other formats have no such integers.
 bool st_format_parts(const st_format *format, const uint8_t *block, st_block_parts *parts);
 
 // The format of integers with zero points (quant/zp.c) of so many bits with the longest blocks that divide `group`;
@@ -259,7 +270,7 @@ bool st_format_parts(const st_format *format, const uint8_t *block, st_block_par
 const st_format *st_zp_format(unsigned bits, uint64_t group);
 void st_zp_store(const st_format *format, uint16_t d, int zero, const uint8_t *codes, uint8_t *block);
 
-// What the 16 codes of IQ4_NL and IQ4_XS mean, twice what those of MXFP4 do, the 4 of Q2_0C, and the 16 of integers.
+// The values of the 16 codes of IQ4_NL and IQ4_XS, twice those of MXFP4, the 4 of Q2_0C, and the 16 of integers.
 extern const int8_t st_iq4_values[16], st_e2m1_doubled[16], st_seq_values[16], st_int4_values[16];
 
 #endif

@@ -1,4 +1,4 @@
-// Shared by formats whose tensors are rows of blocks: a format's file reads and writes one block, the functions here do
+// Shared by formats whose tensors are rows of blocks: a format's file reads and writes one block; the functions here do
 // the rest.
 #ifndef SETUN_QUANT_ROWS_H
 #define SETUN_QUANT_ROWS_H

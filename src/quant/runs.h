@@ -1,5 +1,5 @@
 // Shared by ternary formats whose bytes mix weights of distant rows or columns, four 2-bit codes (trit + 1) per byte: a
-// format's file locates the codes of some weights, the functions here do the rest.
+// format's file locates the codes of some weights; the functions here do the rest.
 #ifndef SETUN_QUANT_RUNS_H
 #define SETUN_QUANT_RUNS_H
 

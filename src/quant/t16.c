@@ -68,4 +68,5 @@ const st_format_ops st_ops_t16 = {.run = t16_run,
                                   .unpack = st_runs_unpack,
                                   .check = t16_check,
                                   .pack = t16_pack,
-                                  .dot = st_runs_dot};
+                                  .dot = st_runs_dot,
+                                  .synthetic = ST_SYNTHETIC_PLANNED};

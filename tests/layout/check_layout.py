@@ -102,21 +102,12 @@ STANDARD_HEADERS = {
     "strings.h", "termios.h", "tgmath.h", "threads.h", "time.h", "uchar.h", "unistd.h", "wchar.h", "wctype.h",
 }
 
-# What has a table is named only there, in the files that define what a row means (`own` below), and in the places of
-# *_NAMES_ALLOWED, each with the reason: (path, name), or (path, None) for any name. *_HOMONYMS are words that name
-# something else there, such as a publisher or a kind of tokenizer.
-FORMAT_NAMES_ALLOWED = {
-    ("src/api/synthesis.c", "f16"): "the default that setun.h documents",
-    ("apps/setun/bench.c", "i2_s"): "the default of --format",
-    ("apps/setun/plan.c", "t16"): "the default of --format",
-}
+# What has a table is named only there, in the files that define what a row means (`own` below). *_HOMONYMS are words that name
+# something else there, such as a publisher or a kind of tokenizer: (path, name), or (path, None) for any name.
 FORMAT_HOMONYMS = {
     ("src/format/metadata.c", "f32"): "a type of GGUF's values",
     ("src/model/hparams.c", "t5"): "an architecture",
     ("src/tokenizer/vocabulary.c", "t5"): "a kind of tokenizer",
-}
-FORM_NAMES_ALLOWED = {
-    ("src/kernel/kernel.h", "Q2K"): "the form whose product measures the peak",
 }
 ISA_HOMONYMS = {
     ("src/base/float_modes.c", None): "MXCSR belongs to the baseline of x86-64",
@@ -142,12 +133,12 @@ FAMILY_HOMONYMS = {
 # and the table of presets, in which a published shape names its family.
 TABLES = {
     "format": (r'^FORMAT\((\w+), "([^"]+)"', ("src/quant/formats.def",), r"ST_({ids})", ("src/quant/", "src/kernel/"),
-               {**FORMAT_NAMES_ALLOWED, **FORMAT_HOMONYMS}, "a format's properties are in its row and its file in src/quant"),
+               FORMAT_HOMONYMS, "a format's properties are in its row and its file in src/quant"),
     "role": (r"^ROLE\((\w+)()", ("src/model/roles.def",), r"ST_({ids})",
              ("src/model/roles.", "src/model/arch", "src/model/model.c", "src/model/forward.c", "src/model/moe.c",
               "src/model/delta.c"), {}, "ask the role's row (model/roles.h)"),
     "form": (r"^FORM\((\w+)()", ("src/kernel/forms.def",), r"ST_FORM_({ids})", ("src/kernel/forms.def",),
-             FORM_NAMES_ALLOWED, "ask the form's row (forms.def)"),
+             {}, "ask the form's row (forms.def)"),
     "instruction set": (r"^(?:ISA|EXTENSION)\((\w+)()", ("src/kernel/isas.def",), None,
                         ("src/kernel/isas.def", "src/kernel/x86/", "src/kernel/arm/", "src/base/cpu."),
                         ISA_HOMONYMS, "ask the set's row (isas.def)"),

@@ -164,9 +164,7 @@ static void arguments(void **state) {
   (void)state;
   setun_error err = {SETUN_OK, ""};
   setun_synthesis_params p = setun_synthesis_params_default();
-  refused(NULL, SETUN_ERROR_ARGUMENT, "format");
-  refused(&p, SETUN_ERROR_ARGUMENT, "format");
-  p.format = "i2_s";
+  refused(NULL, SETUN_ERROR_ARGUMENT, "2b4t");
   refused(&p, SETUN_ERROR_ARGUMENT, "2b4t");
   p.shape = "9000b";
   refused(&p, SETUN_ERROR_ARGUMENT, "9000b");

@@ -145,6 +145,16 @@ static void forms(void **state) {
   free(docs);
 }
 
+// Each part of synthetic models has one default.
+static void synthetic_defaults(void **state) {
+  (void)state;
+  for (int part = ST_SYNTHETIC_MATRICES; part <= ST_SYNTHETIC_HEAD; part++) {
+    int rows = 0;
+    for (int i = 0; i < ST_FORMAT_COUNT; i++) rows += st_format_get((st_format_id)i)->ops->synthetic == part;
+    assert_int_equal(rows, 1);
+  }
+}
+
 static void instruction_sets(void **state) {
   (void)state;
   char *docs = read_text("docs/kernels.md"), available[256], word[64];
@@ -179,6 +189,6 @@ static void instruction_sets(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(formats), cmocka_unit_test(forms),
-                                     cmocka_unit_test(instruction_sets)};
+                                     cmocka_unit_test(synthetic_defaults), cmocka_unit_test(instruction_sets)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,8 @@
 // query's sums are its own, in the order of its columns and keys.
 //
 // Scores and values are the same sum: rows of a matrix, each times a number of each query, added up column by column.
-// For scores the rows are a block's columns and its keys lie side by side; for values the rows are keys. A
-// slab of columns of a few queries' sums stays in registers meanwhile; what many queries read is in the nearest cache
+// For scores the rows are a block's columns and its keys lie side by side; for values the rows are keys. A slab of
+// columns of a few queries' sums stays in registers meanwhile; data that many queries read is in the first-level cache
 // after the first of them.
 #ifndef SETUN_KERNEL_LANES_ATTEND_H
 #define SETUN_KERNEL_LANES_ATTEND_H
@@ -15,8 +15,8 @@
 #include <string.h>
 
 enum {
-  LANES_QUERIES = 48, // that share a reading of keys and values
-  FEW_QUERIES = 4,    // up to so many read what comes from memory, which is prefetched
+  LANES_QUERIES = 48, // that read keys and values together
+  FEW_QUERIES = 4,    // up to so many read from memory, with prefetching
   LANES_NEAR = 2048   // bytes ahead
 };
 
@@ -59,9 +59,9 @@ typedef struct {
   const uint8_t *matrix; // half precision or float32
   size_t rows, stride;
   bool half;
-  bool more; // added to what there is; otherwise that is set, and multiplied by `scale`
+  bool more; // added to out; otherwise out is set, and multiplied by `scale`
   float scale;
-  const uint8_t *next; // where the matrix begins that is read next; NULL: there is no need to prefetch
+  const uint8_t *next; // the beginning of the matrix that is read next; NULL: do not prefetch
   const float *factors[LANES_HEADS];
   float *out[LANES_HEADS];
 } lanes_sums;
@@ -174,8 +174,8 @@ LANES_INLINE const uint32_t *lanes_pages(const st_attend *a, const st_attend_par
   return a->pages + p->index * (ST_PART / ST_KEYS);
 }
 
-// Scores of n queries for those keys of the block at j that one of them sees, and whatever else shares a vector with
-// these.
+// Scores of n queries for those keys of the block at j that at least one of them sees, and for others in the same
+// vectors.
 LANES_INLINE void lanes_block_scores(const st_attend *a, const lanes_query *q, size_t n, size_t j, const uint8_t *block,
                                      const uint8_t *next) {
   size_t first = lanes_greatest(q[0].first, j), last = lanes_least(q[n - 1].last, j + ST_KEYS);
@@ -211,7 +211,8 @@ LANES_INLINE void lanes_block_code_scores(const st_attend *a, const st_attend_co
 }
 
 // The softmax without its division, of n queries (at most LANES_SLAB) that see the same keys: scores in place become
-// e^(score - largest), of all scores and the query's sink. Several at once, since each one's steps wait for each other.
+// e^(score - largest), of all scores and the query's sink. Several at once, since the steps of each depend on one
+// another.
 LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks, lanes_ahead *ahead) {
   float *scores[LANES_SLAB], sink[LANES_SLAB];
   vf most[LANES_SLAB], sum[LANES_SLAB], p[LANES_SLAB];
@@ -224,7 +225,7 @@ LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks, la
     sum[i] = vf_set(0);
   }
   for (size_t j = 0; j + 16 <= keys; j += 16)
-    LANES_EACH_QUERY most[i] = vf_max(vf_load(scores[i] + j), most[i]); // a NaN is passed over
+    LANES_EACH_QUERY most[i] = vf_max(vf_load(scores[i] + j), most[i]); // ignores NaN
   for (size_t j = keys / 16 * 16; j < keys; j++) {
     LANES_EACH_QUERY most[i] = vf_max(vf_set(scores[i][j]), most[i]);
   }
@@ -280,8 +281,9 @@ LANES_INLINE void lanes_shared_values(const st_attend *a, const lanes_query *q, 
   lanes_sum_columns(&sums, n, 0, a->head_dim);
 }
 
-// Adds the values of keys [j, last) to n queries: those that all see for all at once, between those that only some see.
-// Queries are in the order of their tokens: the last one's keys begin last, the first one's end first.
+// Adds the values of keys [j, last) to n queries: those that all queries see for all at once, those that only some see
+// before and after. Queries are in the order of their tokens: the last one's keys begin last, the first one's end
+// first.
 LANES_INLINE void lanes_add_values(const st_attend *a, const lanes_query *q, size_t n, size_t j, size_t last,
                                    const uint8_t *rows, const uint8_t *next) {
   size_t begin = lanes_greatest(q[n - 1].first, j), end = lanes_least(q[0].last, last);
@@ -291,7 +293,7 @@ LANES_INLINE void lanes_add_values(const st_attend *a, const lanes_query *q, siz
     if (from < to) lanes_shared_values(a, q + i, 1, j, from, to, rows, next);
   }
   if (begin < end) lanes_shared_values(a, q, n, j, begin, end, rows, next);
-  for (size_t i = 0; end < last && i < n; i++) { // those that see more keys are the last of them
+  for (size_t i = 0; end < last && i < n; i++) { // the last of them see more keys
     size_t to = lanes_least(q[i].last, last);
     if (end < to) lanes_shared_values(a, q + i, n - i, j, end, to, rows, next), end = to;
   }
@@ -316,14 +318,14 @@ LANES_INLINE void lanes_add_code_values(const st_attend *a, const lanes_query *q
   lanes_all_code_values(&values, n);
 }
 
-// Where groups of n queries end, of about as many, `most` at most. Their number.
+// The ends of groups of about equally many of n queries, `most` at most each. Returns their number.
 LANES_INLINE size_t lanes_groups(size_t n, size_t most, size_t *ends) {
   size_t groups = (n + most - 1) / most;
   for (size_t g = 0; g < groups; g++) ends[g] = n * (g + 1) / groups;
   return groups;
 }
 
-// What many queries read and write has left the caches since the product that made it.
+// What many queries read and write is no longer in the caches since the product that computed it.
 LANES_INLINE void lanes_prefetch_row(const float *row, size_t n, bool written) {
   for (size_t d = 0; d < n; d += 16) {
     if (written)
@@ -333,7 +335,7 @@ LANES_INLINE void lanes_prefetch_row(const float *row, size_t n, bool written) {
   }
 }
 
-// Queries in groups that share the reading of a block, and what is read ahead of them.
+// Groups of queries that read a block together, and what is prefetched.
 typedef struct {
   const lanes_query *q;
   size_t count, ends[LANES_QUERIES];
@@ -376,8 +378,8 @@ static void lanes_all_values(const st_attend *a, const st_attend_part *p, const 
   }
 }
 
-// What few queries of keys [begin, end) of a part read next: about as much at a time as is read while so many keys, or
-// columns of values, are computed.
+// Prefetches what few queries of keys [begin, end) of a part read next: at a time about as much as is read while so
+// many keys, or columns of values, are computed.
 LANES_INLINE lanes_ahead lanes_ahead_of(const st_attend *a, const st_attend_part *p, size_t begin, size_t end) {
   size_t from = (p->index + 1) * ST_PART, left = a->n_keys > from ? a->n_keys - from : 0;
   lanes_ahead f = {.page_bytes = a->page_bytes};

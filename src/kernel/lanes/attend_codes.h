@@ -1,7 +1,7 @@
 // Attention over keys and values that are codes, in 16 lanes: sums of products of codes, which are exact in 32 bits,
-// for several queries at a time. What a block is made of says kernel/cache.h. Codes in a page exceed their
-// values by an offset; this times the sum of a query's codes is subtracted from a sum at its end. What sums exceed
-// 32 bits by meanwhile does no harm.
+// for several queries at a time. kernel/cache.h describes a block. Codes in a page exceed their
+// values by an offset; this times the sum of a query's codes is subtracted from a sum at its end. Sums may wrap around
+// meanwhile, which does no harm.
 #ifndef SETUN_KERNEL_LANES_ATTEND_CODES_H
 #define SETUN_KERNEL_LANES_ATTEND_CODES_H
 
@@ -9,10 +9,10 @@
 
 #include <math.h>
 
-// Inner loops are kept apart, so that each has all registers to itself.
+// Inner loops are separate functions, so that each can use all registers.
 #define LANES_APART static __attribute__((noinline))
 
-// Sums in turn, for the even and the odd bytes of a lane.
+// Alternating sums, for the even and the odd bytes of a lane.
 enum { LANES_PAIRS = 2 };
 
 // Bytes of a piece as two numbers of 16 bits a lane: the even bytes and the odd ones.
@@ -43,17 +43,17 @@ LANES_INLINE lanes_pairs lanes_key_piece(const uint8_t *step, uint32_t bits, int
   return p;
 }
 
-// ---- what is read next --------------------------------------------------------------------------------------------
+// ---- prefetching --------------------------------------------------------------------------------------------------
 
-// Blocks that are prefetched into the second level, a few lines at a time, while others are computed: a part's values,
-// then the next part's keys.
+// Blocks that are prefetched into the second-level cache, a few lines at a time, while others are computed: a part's
+// values, then the next part's keys.
 typedef struct {
   struct {
     const uint8_t *from; // the head's block in page 0
     const uint32_t *pages;
     size_t count, bytes; // of blocks, and of one
   } lists[2];
-  size_t page_bytes, list, block, at; // where it has come to
+  size_t page_bytes, list, block, at; // the current place
   size_t lines;                       // at a time
 } lanes_ahead;
 
@@ -96,7 +96,7 @@ LANES_INLINE void lanes_key_group(const lanes_code_keys *a, size_t n, uint32_t b
 #pragma GCC unroll 8
     for (int i = 0; i < ST_KEY_PIECES; i++) {
       lanes_pairs p = lanes_key_piece(a->block + at, bits, i);
-      for (size_t b = 64 * (size_t)i; a->next && b < bytes; b += 64 * ST_KEY_PIECES) { // to the second level
+      for (size_t b = 64 * (size_t)i; a->next && b < bytes; b += 64 * ST_KEY_PIECES) { // into the second-level cache
         __builtin_prefetch(a->next + at + b, 0, 2);
       }
 #pragma GCC unroll 8
@@ -233,7 +233,7 @@ LANES_INLINE void lanes_values_of_block(const lanes_code_values *a, size_t n) {
   }
 }
 
-// Apart, so that each has all registers to itself.
+// Separate functions, so that each can use all registers.
 #define LANES_CODES_OF(n)                                                                                              \
   LANES_APART void lanes_code_keys_##n(const lanes_code_keys *a) {                                                     \
     lanes_key_groups(a, n <= LANES_CODES ? n : 1);                                                                     \

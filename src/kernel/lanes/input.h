@@ -80,12 +80,12 @@ static void lanes_prepare_floats(const st_view *v, lanes_place p, const lanes_so
   }
 }
 
-// What rounding `scaled` to `codes` left, in steps of the second plane.
+// The remainders of rounding `scaled` to `codes`, in steps of the second plane.
 LANES_INLINE vi lanes_rest(vf scaled, vi codes) {
   return vf_round(vf_mul(vf_sub(scaled, vi_to_floats(codes)), vf_set(ST_REST_STEPS)));
 }
 
-// A tile whose tokens are prepared together: its first token, and how many there are.
+// A tile whose tokens are prepared together: its first token, and their number.
 typedef struct {
   const st_view *v;
   size_t first, tokens, n;
@@ -102,8 +102,8 @@ typedef struct {
   bool whole;
 } lanes_shape;
 
-// Up to 16 blocks of a tile's tokens, one a lane: row r is of token r % tokens, and of block `block` + r / tokens; what
-// is past a shape's rows is undefined.
+// Up to 16 blocks of a tile's tokens, one a lane: row r is of token r % tokens, and of block `block` + r / tokens;
+// lanes past a shape's rows are undefined.
 typedef struct {
   size_t block;
   _Alignas(64) float values[LANES_ROWS][ST_STEP];
@@ -124,7 +124,7 @@ LANES_INLINE void lanes_row_values(const lanes_tokens *t, lanes_shape k, lanes_r
   }
 }
 
-// Where a block array has the rows of g.
+// The place of the rows of g in a block array.
 LANES_INLINE size_t lanes_rows_at(const lanes_tokens *t, lanes_shape k, const lanes_rows *g) {
   return t->first * t->v->blocks + g->block * k.tokens;
 }
@@ -136,7 +136,7 @@ LANES_INLINE void lanes_store_rows(void *array, const lanes_tokens *t, lanes_sha
   __builtin_memcpy((float *)array + lanes_rows_at(t, k, g), part, 4 * k.rows);
 }
 
-// The largest values of all rows, for now where the scales will be.
+// The largest values of all rows, stored for now where the scales will be.
 LANES_INLINE void lanes_row_maximums(const lanes_tokens *t, lanes_shape k, lanes_rows *g) {
   vf most[LANES_ROWS];
   lanes_row_values(t, k, g);
@@ -302,7 +302,7 @@ static void lanes_prepare_blocks(const lanes_tokens *t) {
   lanes_each_rows(t, &g, lanes_prepare_rows);
 }
 
-// lanes_inverse_rms of each token of a whole tile: sums in turn, each of which waits for its own last addition.
+// lanes_inverse_rms of each token of a whole tile: alternating sums, each of which waits for its own last addition.
 static void lanes_inverse_rms_tile(lanes_tokens *t, float eps) {
   vf sums[LANES_TILE];
   for (size_t j = 0; j < LANES_TILE; j++) sums[j] = vf_set(0);
@@ -325,7 +325,7 @@ static void lanes_find_sources(lanes_tokens *t, const float *x, size_t stride, c
     for (size_t i = 0; i < t->tokens; i++) t->sources[i].r = lanes_inverse_rms(t->sources[i].x, t->n, eps);
 }
 
-// Of blocks chunks, whose lists one thread fills; else tiles, whose tokens share cache lines.
+// For int8 by block chunks, whose lists one thread fills; otherwise tiles, whose tokens share cache lines.
 static size_t lanes_prepare_unit(st_activation kind, size_t tokens) {
   return kind == ST_ACT_INT8_BLOCK ? st_chunk_tokens(tokens, LANES_TILE) : LANES_TILE;
 }

@@ -1,5 +1,5 @@
 // Products with float32 inputs: weights of any form become floats 32 columns at a time, and two sums (even and odd
-// columns) a row and token go on through all of them.
+// columns) of each row and token run through all of them.
 #ifndef SETUN_KERNEL_LANES_MATMUL_FLOAT_H
 #define SETUN_KERNEL_LANES_MATMUL_FLOAT_H
 
@@ -13,8 +13,8 @@ LANES_INLINE vf lanes_weight(st_form form, const uint8_t *p, size_t k) {
   return vf_load((const float *)(const void *)p + 16 * k);
 }
 
-// 32 columns of a coded form as floats. A row's codes of 4 columns are in one 32-bit lane; each in turn goes to its
-// top byte, where taking the offset off leaves what it means, with a sign.
+// 32 columns of a coded form as floats. A row's codes of 4 columns are in one 32-bit lane; each in turn is moved to its
+// top byte, where subtracting the offset leaves its value, with a sign.
 LANES_INLINE void lanes_unpack(st_form form, const lanes_stream *s, float out[ST_STEP][ST_GROUP]) {
   const st_coding c = st_coding_of(form);
   const vi offset = vi_left(vi_set(vb_offset(form)), 24);
@@ -30,10 +30,10 @@ LANES_INLINE void lanes_unpack(st_form form, const lanes_stream *s, float out[ST
   }
 }
 
-// Unpacks a step and goes on to the next one.
+// Unpacks a step and advances to the next one.
 typedef void (*lanes_unpacker)(lanes_stream *s, float out[ST_STEP][ST_GROUP]);
 
-// What a step of the loop below goes through: floats of a form, or codes unpacked to F32, here or in a function.
+// What a step of the loop below reads: floats of a form, or codes unpacked to F32, here or in a function.
 LANES_INLINE const uint8_t *lanes_next_floats(st_form form, lanes_unpacker unpack, lanes_stream *s,
                                               float out[ST_STEP][ST_GROUP]) {
   if (unpack) {
@@ -71,8 +71,8 @@ LANES_INLINE void lanes_float_tile(st_form form, lanes_unpacker unpack, const st
   for (size_t t = 0; t < n; t++) out[t] = vf_add(even[t], odd[t]);
 }
 
-// What differs between forms of codes: unpacking a step, and the loop of one token, which runs along with unpacking.
-// The loops of several tokens are there once for all forms.
+// What differs between forms of codes: unpacking a step, and the loop of one token, which alternates with unpacking.
+// All forms share the loops of several tokens.
 typedef struct {
   lanes_unpacker unpack;
   void (*one)(const st_matrix *w, size_t row, size_t steps, const float *x, size_t stride, vf *out);

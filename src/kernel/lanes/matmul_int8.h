@@ -27,10 +27,10 @@ LANES_INLINE void lanes_dot_step(st_form form, const uint8_t *codes, const int8_
 
 // ---- by block -----------------------------------------------------------------------------------------------------
 
-enum { LANES_RUN = 8 }; // blocks of 32 columns whose starts are made at once
+enum { LANES_RUN = 8 }; // blocks of 32 columns whose starts are computed together
 
-// Where sums of products with codes begin, since a code is larger than its value: -(offset * sum). Tokens that
-// nobody asked for may be among those that are computed, so their sums wrap around, whatever these values are.
+// The initial values of sums of products with codes, since a code is larger than its value: -(offset * sum). Unused
+// tokens may be computed too, so sums may wrap around, whatever these values are.
 LANES_INLINE int32_t lanes_start(st_form form, int32_t sum) {
   return (int32_t)(0 - (uint32_t)vb_offset(form) * (uint32_t)sum);
 }
@@ -45,8 +45,8 @@ LANES_INLINE void lanes_starts(st_form form, const int32_t *sums, size_t n, int3
   }
 }
 
-// A tile of a plane, [blocks] of [n] tokens, or of a chunk's lists, [blocks] of room for [n] entries: what belongs to
-// its codes, and the starts of LANES_RUN blocks.
+// A tile of a plane, [blocks] of [n] tokens, or of a chunk's lists, [blocks] with room for [n] entries: the scales and
+// sums of its codes, and the starts of LANES_RUN blocks.
 typedef struct {
   const int8_t *codes;
   const float *scales;
@@ -97,7 +97,7 @@ LANES_INLINE void lanes_block_add(vf d, const float *scales, const vi *totals, s
   for (size_t t = 0; t < n; t++) sums[t] = vf_fma(vf_mul_by(d, scales + t), vi_to_floats(totals[t]), sums[t]);
 }
 
-// Nothing after this begins before the sums are made: the products of two sub-blocks would not leave registers for
+// Nothing after this begins before the sums are complete: the products of two sub-blocks would leave no registers for
 // them.
 LANES_INLINE void lanes_keep(size_t n, vf *sums) {
 #pragma GCC unroll 8
@@ -179,7 +179,8 @@ LANES_INLINE void lanes_block_minimums(st_form form, const st_matrix *w, size_t 
   for (size_t t = 0; t < n; t++) out[t] = sums[t];
 }
 
-// A token that is a chunk by itself: all along with one another, so that reading never pauses.
+// A token that is a chunk by itself: its second plane is multiplied together with the first, so that reading never
+// pauses.
 LANES_INLINE vf lanes_block_one(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t token,
                                 const st_rest_list *list) {
   const st_coding c = st_coding_of(form);
@@ -242,7 +243,7 @@ LANES_INLINE void lanes_block_tokens(st_form form, size_t n, lanes_block_job *j)
   if (st_coding_of(form).minimums) lanes_block_minimums(form, j->w, j->row, v, j->first, n, j->minimums);
 }
 
-// What the second plane of `left` entries of a block's list, from `at` on, adds to the sums of their tokens; n, a
+// Adds the second plane of `left` entries of a block's list, from `at` on, to the sums of their tokens; n, a
 // constant of at least `left`, are computed.
 LANES_INLINE void lanes_rest_tile(st_form form, const lanes_stream *s, const st_view *v, size_t at, size_t width,
                                   size_t n, size_t left, vf *rest) {
@@ -424,7 +425,8 @@ LANES_INLINE void lanes_matmul_block(st_form form, lanes_block_tiles *tiles, con
   }
 }
 
-// A function for each form and number of tokens: in one for all numbers the compiler no longer keeps sums in registers.
+// A function for each form and number of tokens: in one function for all numbers the compiler does not keep sums in
+// registers.
 #define LANES_BLOCK_TOKENS(form, n)                                                                                    \
   static __attribute__((noinline)) void lanes_block_##form##_##n(lanes_block_job *j) {                                 \
     lanes_block_tokens(ST_FORM_##form, n, j);                                                                          \
@@ -461,7 +463,7 @@ LANES_INLINE void lanes_matmul_block(st_form form, lanes_block_tiles *tiles, con
 static void lanes_fill_matmul_int8(st_kernels *k) {
 #define LANES_FILL_TOKEN(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_TOKEN] = lanes_matmul_token_##form;
 #define LANES_FILL_BLOCK(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_BLOCK] = lanes_matmul_block_##form;
-// The scalar products have inputs in other tiles.
+// The scalar table's inputs have other tiles.
 #define LANES_FILL_FIVES(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_TOKEN] = NULL;
 #define FORM(id, name, kind, activations, ...)                                                                         \
   ST_IF_TOKEN_##kind##_##activations(LANES_FILL_TOKEN, id) ST_IF_BLOCK_##activations(LANES_FILL_BLOCK, id)             \

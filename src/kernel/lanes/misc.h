@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-// e^x of n vectors in place, by st_ref_exp's steps. Step by step for all, since one vector's steps wait for each other.
+// e^x of n vectors in place, by st_ref_exp's steps. Step by step for all, since the steps of one vector depend on one
+// another.
 LANES_INLINE void lanes_exps(vf *x, size_t n) {
   vf shifted[LANES_SLAB], r[LANES_SLAB], p[LANES_SLAB];
 #define LANES_STEP _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++)
@@ -118,7 +119,7 @@ static void lanes_add(float *x, const float *y, float scale, size_t n) {
   if (i < n) vf_store_n(x + i, vf_add(vf_load_n(x + i, n - i), vf_mul(s, vf_load_n(y + i, n - i))), n - i);
 }
 
-// Lanes `distance` apart: the lower of two becomes their sum, the upper the lower less the upper.
+// Lanes `distance` apart: the lower of two becomes their sum, the upper their difference.
 LANES_INLINE vf lanes_butterfly(vf v, int distance) {
   static const float signs[4][16] = {{1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1},
                                      {1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1},
@@ -149,7 +150,7 @@ LANES_INLINE void lanes_two_steps(float *x, size_t n, size_t half) {
   }
 }
 
-// A block of 16 and more; or smaller blocks, as many as there are.
+// A block of 16 or more; or all smaller blocks.
 static void lanes_transform(float *x, size_t n, size_t block, vf scale) {
   size_t half = block / 2, i = 0;
   for (; half >= 32; half /= 4) lanes_two_steps(x, n, half);
@@ -171,7 +172,7 @@ LANES_INLINE void lanes_factors(const float *x, const float *factors, size_t n, 
 static void lanes_hadamard(const float *x, const float *before, const float *after, size_t n, size_t block,
                            float *out) {
   vf scale = vf_set(1.0f / sqrtf((float)block));
-  size_t each = block < 16 ? n : block; // while a block is in the nearest cache
+  size_t each = block < 16 ? n : block; // while a block is in the first-level cache
   if (!before && out != x) memcpy(out, x, n * sizeof *out);
   for (size_t i = 0; i < n; i += each) {
     if (before) lanes_factors(x + i, before + i, each, out + i);

@@ -4,9 +4,10 @@
 
 #include "kernel/layout.h"
 
-enum { LANES_CHAINS = LANES_TILE == 6 ? 6 : 12 }; // sums in flight: as many as registers allow beside the operands
+// Sums at once: as many as registers allow in addition to the operands.
+enum { LANES_CHAINS = LANES_TILE == 6 ? 6 : 12 };
 
-// *_opaque(v) makes the compiler believe that v has changed, so that nothing is computed once for all rounds.
+// *_opaque(v) makes the compiler assume that v has changed, so that nothing is computed once for all rounds.
 static uint64_t lanes_peak_int8(uint64_t n) {
   const st_form form = (st_form)ST_FORM_OF_PEAKS;
   vd sums[LANES_CHAINS];
@@ -42,7 +43,7 @@ static uint64_t lanes_peak_float(uint64_t n) {
   return rounds * 16 * LANES_CHAINS;
 }
 
-// Whole 256 bytes of the buffer. What is returned only depends on all of them; 27 bits of a lane, so that their sum is
+// Whole 256 bytes of the buffer. The result merely depends on all of them: 27 bits of each lane, so that their sum is
 // an int32_t.
 static uint64_t lanes_read(const void *buffer, size_t bytes) {
   const uint8_t *p = buffer, *end = p + bytes / 256 * 256;

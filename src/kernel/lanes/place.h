@@ -4,8 +4,8 @@
 
 #include "kernel/layout.h"
 
-// Where the scales and codes of the next 32 columns are; `left` counts 32s down to the next head, whose scales they
-// are where a form has heads.
+// The scales and codes of the next 32 columns; `left` counts the steps to the next head. Where a form has heads, the
+// scales are the head's.
 typedef struct {
   const uint8_t *scales, *codes;
   size_t left, each;
@@ -37,8 +37,8 @@ LANES_INLINE void lanes_prefetch_step(st_form form, const uint8_t *codes) {
   for (size_t line = 0; line < st_step_bytes(form); line += 64) lanes_prefetch(codes + line);
 }
 
-// The scales d and minimums m of columns [16 half, 16 half + 16) of a step, or of all 32 where a form does not tell
-// them apart. E8M0's halved scales are a product of two powers of two, so that they may be subnormal.
+// The scales d and minimums m of columns [16 half, 16 half + 16) of a step, or of all 32 where a form does not
+// distinguish them. E8M0's halved scales are a product of two powers of two, so that they may be subnormal.
 LANES_INLINE void lanes_scales(st_form form, const lanes_stream *s, int half, vf *d, vf *m) {
   const st_coding c = st_coding_of(form);
   const uint8_t *bytes = s->codes + 64 * (c.low + c.high) + (c.subs == 2 ? ST_GROUP * half : 0);
@@ -71,8 +71,8 @@ LANES_INLINE void lanes_scales(st_form form, const lanes_stream *s, int half, vf
   if (c.minimums) *m = vf_mul(*m, vi_to_floats(minimum));
 }
 
-// How many tokens to take with all rows before the next ones: as many whole units as leave their inputs in the
-// second-level cache, where each group of rows finds them again.
+// The number of tokens to compute with all rows before the next ones: as many whole units as fit with their inputs into
+// the second-level cache, where each group of rows reads them again.
 LANES_INLINE size_t lanes_token_block(const st_input *input, size_t unit) {
   enum { CACHED = 512 << 10 };
   size_t bytes = st_round_up(input->columns, ST_STEP) * (input->kind == ST_ACT_F32 ? 4 : 1) + 1;
@@ -116,7 +116,7 @@ LANES_INLINE void lanes_store(size_t row, size_t last, vf sums, float *out) {
     vf_store_n(out + row, sums, last - row);
 }
 
-// The results of 16 rows, as many as there are, with their row scales where the form has them.
+// Stores the results of up to 16 rows, with their row scales where the form has them.
 LANES_INLINE void lanes_output(st_form form, const st_matrix *w, size_t row, size_t last, vf sums, float *out) {
   if (st_coding_of(form).rule == ST_RULE_ROW) sums = vf_mul(sums, vf_load(w->scales + row));
   lanes_store(row, last, sums, out);

@@ -34,8 +34,8 @@ LANES_INLINE float lanes_dot(const float *x, const float *y, size_t n) {
   return vf_sum(sum);
 }
 
-// Columns [c, c + 16 * count): once through the state for both sums, once more, while it is in the nearest cache, to
-// change it.
+// Columns [c, c + 16 * count): one pass through the state for both sums, and another, while it is in the first-level
+// cache, to change it.
 LANES_INLINE void lanes_delta_columns(const st_delta *d, float kq, size_t c, size_t count) {
   vf old[LANES_STATE], seen[LANES_STATE], decay = vf_set(d->decay), beta = vf_set(d->beta);
 #define LANES_STEP _Pragma("GCC unroll 8") for (size_t j = 0; j < count; j++)

@@ -24,7 +24,7 @@ static float absolute_maximum(const float *x, const float *norm, float r, size_t
 
 // Round to nearest, ties to even, by an addition after which the last place is 1; |v| is far below 2^22 here.
 static int8_t code_of(float v) {
-  if (!(v >= -127.5f && v <= 127.5f)) return 0; // NaN, from a token with infinities
+  if (!(v >= -127.5f && v <= 127.5f)) return 0; // NaN, in a token with infinities
   return (int8_t)((v + ST_ROUNDER) - ST_ROUNDER);
 }
 

@@ -29,7 +29,7 @@ static void locate(const st_matrix *w, const uint8_t *group, size_t step, const 
   *codes = *scales + c.head + step % each * bytes;
 }
 
-// The code of row r and column k of 32 where two of four are there.
+// The code of row r and column k of 32 where two of four are stored.
 static int sparse_at(const uint8_t *codes, size_t r, size_t k) {
   size_t i = k / 4;
   const uint8_t *places = st_sparse_places[codes[128 + 4 * r + i / 2] >> i % 2 * 4 & 7];
@@ -39,8 +39,8 @@ static int sparse_at(const uint8_t *codes, size_t r, size_t k) {
   return 0;
 }
 
-// What the code of row r and column k of 32 means: a trit, int8, value or difference, or the bare code where there are
-// minimums.
+// The value of the code of row r and column k of 32: a trit, int8, value or difference, or the code itself where there
+// are minimums.
 static int code_at(const st_coding *c, const uint8_t *codes, size_t r, size_t k) {
   size_t i = k / 4, j = 4 * r + k % 4;
   if (c->sparse) return c->values[sparse_at(codes, r, k)];
@@ -64,7 +64,7 @@ static int five_at(const st_matrix *w, const uint8_t *group, size_t r, size_t co
   return (int)(part == 4 ? last : four / powers[part] % 3) - 1;
 }
 
-// The codes of a step, those of columns that the matrix has not got being 0.
+// The codes of a step; those beyond the matrix's columns are 0.
 static void unpack_codes(const st_matrix *w, const uint8_t *group, size_t step, const uint8_t *in, codes32 out) {
   st_coding c = st_coding_of(w->form);
   for (size_t k = 0; k < ST_STEP; k++) {

@@ -12,12 +12,12 @@ enum {
   AMX_TILE = AMX_SIDE * AMX_DEPTH, // its bytes; also those of 16 x 16 sums
   AMX_SUMS = AMX_SIDE * AMX_SIDE,
   AMX_PIECE = 1024,       // columns of a group unpacked at once, 16 KB of codes
-  AMX_PASS = 512,         // tokens that go by at once, at most
+  AMX_PASS = 512,         // most tokens of a pass
   AMX_SCRATCH = 128 << 10 // st_kernels.scratch_bytes: unpacked weights, and the sums of a pass
 };
 
-// `prepare` keeps what 16 and more tokens have a second time, in tiles of 16 tokens, with zeros for those that are
-// missing. By block also what AVX-512 keeps in tiles of 8 tokens, or of entries.
+// `prepare` stores inputs of 16 and more tokens a second time, in tiles of 16 tokens, with zeros for missing ones. By
+// block also what AVX-512 keeps in tiles of 8 tokens, or of entries.
 typedef struct {
   int8_t *codes;        // [tokens / 16][columns / 64][16 tokens][64]
   float *block_scale;   // [tokens / 16][blocks][16]
@@ -53,8 +53,8 @@ static inline st_amx_view st_amx_view_input(const st_input *input) {
   return tiles;
 }
 
-// The tile instructions do not tell the compiler what memory they read: what is written before them must be there, and
-// what is written after them must wait.
+// The tile instructions do not tell the compiler what memory they read: writes before them must be complete, and writes
+// after them must wait.
 static inline void st_amx_fence(void) {
   __asm__ volatile("" ::: "memory");
 }
@@ -77,7 +77,7 @@ static inline void st_amx_configure(size_t tokens, size_t depth) {
   st_amx_fence();
 }
 
-// Tiles 0 to 3 begin at zero, or with the sums [4][16][16] that wait in memory; and go back there.
+// Tiles 0 to 3 begin at zero, or with the sums [4][16][16] in memory, and are stored there.
 static inline void st_amx_load_sums(const void *sums, bool fresh) {
   const uint8_t *p = sums;
   st_amx_fence();

@@ -3,9 +3,9 @@
 //
 // Operand A is 16 tokens x 32 columns (16 where a form has two scales in 32), the left or the right part of a tile of
 // the input's second copy; operand B is 8 (4) quadruples of columns x 16 rows, signed. A piece of a group of rows is
-// unpacked once for all tokens of a pass. For 16 tokens their float32 sums stay in registers, one a token, while the
-// piece goes by: the tiles' integers come through memory, four tiles ahead of the additions, so that neither waits for
-// the other. The second planes' A is 16 entries of a block's list, whose sums are in memory.
+// unpacked once for all tokens of a pass. The float32 sums of 16 tokens stay in registers, one a token, during a piece:
+// the tiles' integers pass through memory, four tiles ahead of the additions, so that neither waits for the other. The
+// second planes' A is 16 entries of a block's list, whose sums are in memory.
 #include "kernel/x86/amx.h"
 #include "kernel/x86/lanes_avx512.h"
 #include "kernel/x86/x86.h"
@@ -16,7 +16,7 @@
 
 enum {
   BLOCKS = AMX_PIECE / ST_STEP, // of a piece
-  QUAD = 4                      // tiles of sums that are made before the first is needed
+  QUAD = 4                      // tiles of sums that are computed before the first is needed
 };
 
 // A part of a group of rows, unpacked. d and m are for each 32 columns or, where a form has two, 16.
@@ -26,7 +26,7 @@ typedef struct {
   _Alignas(64) float m[2 * BLOCKS][ST_GROUP];
 } piece;
 
-// The integers of four tiles, twice: while those of one place are added the others are made.
+// The integers of four tiles, twice: while one half is added the other is computed.
 typedef struct {
   _Alignas(64) int32_t totals[2][QUAD * AMX_SUMS];
 } waiting;
@@ -77,7 +77,7 @@ LANES_INLINE void unpack_blocks(st_form form, lanes_stream *s, size_t blocks, pi
     lanes_advance(form, s);
   }
   if (blocks % 2) memset(out, 0, ST_STEP * ST_GROUP);
-  // The tile instructions do not tell the compiler that they read memory: what was written must be there by now.
+  // The tile instructions do not tell the compiler that they read memory: earlier writes must be complete.
   __asm__ volatile("" ::"r"(p) : "memory");
 }
 

@@ -7,12 +7,12 @@
 // multiply-adds can do.
 //
 // A tile of weights is 16 pairs of columns x 16 rows, a step of a group with the columns of a pair put side by side.
-// With up to 16 tokens a group of rows is read once, each step meeting all planes: three tiles of sums. With more the
-// columns come in pieces, as in int8_amx.c: two tiles of tokens and two groups of rows make four tiles of sums, plane
-// by plane.
+// With up to 16 tokens a group of rows is read once, and each step is multiplied by all planes: three tiles of sums.
+// With more the columns are split into pieces, as in int8_amx.c: two tiles of tokens and two groups of rows make four
+// tiles of sums, plane by plane.
 //
-// Every sum is the same alone and in a batch: a plane's goes from step to step, and `(last + middle) + first` is the
-// result. Subnormal operands and sums count as zero, which inputs below 2^-100 or so show.
+// Every sum is the same alone and in a batch: a plane's sum runs from step to step, and `(last + middle) + first` is
+// the result. Subnormal operands and sums count as zero, which inputs below 2^-100 or so show.
 #include "kernel/x86/amx.h"
 #include "kernel/x86/lanes_avx512.h"
 #include "kernel/x86/x86.h"
@@ -31,8 +31,8 @@ enum {
 
 // ---- inputs -------------------------------------------------------------------------------------------------------
 
-// Tokens of a tile. The copy is [tiles][steps][PLANES][side][32]; what the last tile has for tokens that there are not
-// is anything, since it meets only sums that nobody reads.
+// Tokens of a tile. The copy is [tiles][steps][PLANES][side][32]; missing tokens of the last tile are undefined, since
+// they only affect sums that are not read.
 static size_t side_of(size_t tokens) {
   return tokens && tokens < AMX_SIDE ? tokens : AMX_SIDE;
 }
@@ -50,13 +50,13 @@ static uint8_t *planes_of(const st_input *input) {
   return (uint8_t *)input->data + st_view_of(input->kind, input->tokens, input->columns, NULL, &v);
 }
 
-// The first bits of x; NaN stays one, whichever bits say so.
+// The first bits of x; NaN stays NaN, whichever bits encode it.
 LANES_INLINE vi first_bits(vf x) {
   const vi quiet = vi_set(1 << 22), bits = vi_and(vf_bits(x), vi_set((int)0xFFFF0000));
   return _mm512_mask_or_epi32(bits, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), bits, quiet);
 }
 
-// What is left of x without them; nothing of what is not finite.
+// The rest of x without them; zero if x is not finite.
 LANES_INLINE vf without(vf x, vi first) {
   vf rest = vf_sub(x, vi_as_floats(first));
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(rest, rest, _CMP_ORD_Q), rest);

@@ -5,8 +5,8 @@
 // tile of weights, 16 quadruples of columns x 16 rows, which is what 4 blocks of 2-bit codes become when their bit
 // pairs are spread.
 //
-// Two tiles of tokens and two groups of rows make four tiles of sums. The columns come in pieces whose weights, once
-// unpacked, stay in the first-level cache while all tokens go by; sums wait in memory between pieces.
+// Two tiles of tokens and two groups of rows make four tiles of sums. The columns are split into pieces whose weights,
+// once unpacked, stay in the first-level cache for all tokens; between pieces sums are in memory.
 #include "kernel/x86/amx.h"
 #include "kernel/x86/lanes_avx512.h"
 #include "kernel/x86/x86.h"
@@ -207,7 +207,7 @@ void st_amx_init(st_kernels *k) {
   k->scratch_bytes = AMX_SCRATCH;
   k->input_bytes = st_amx_input_bytes;
   k->prepare = st_amx_prepare;
-// Those with a scale a block are blocks_amx.c's.
+// Those with a scale a block are in blocks_amx.c.
 #define FILL(id)                                                                                                       \
   if (!st_coding_of(ST_FORM_##id).by_block) k->matmul[ST_FORM_##id][ST_ACT_INT8_TOKEN] = amx_matmul_##id;
 #define FORM(id, name, kind, activations, ...) ST_IF_TOKEN_##kind##_##activations(FILL, id)

@@ -5,7 +5,7 @@
 #include "kernel/inits.h"
 #include "kernel/layout.h"
 
-// What AMX's files fall back to, and build on.
+// What AMX's files build on.
 void st_avx512_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps, size_t first,
                        size_t last);
 
