@@ -26,7 +26,7 @@ def axe_script():
                 return file.read_text(encoding="utf-8")
     except importlib.metadata.PackageNotFoundError:
         pass
-    for path in glob.glob(os.path.join(ROOT, "build", "axe", "*", "axe.min.js")):  # where check.sh has pip put it
+    for path in glob.glob(os.path.join(ROOT, "build", "axe", "*", "axe.min.js")):  # where check.sh installs it with pip
         with open(path, encoding="utf-8") as file:
             return file.read()
     return None
@@ -60,7 +60,7 @@ class Browser:
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                      "--disable-extensions", "--disable-background-networking", "--disable-component-update",
                      f"--user-data-dir={self.folder}/profile", "--window-size=1280,860"]
-        # An offer to keep a password would take the keys.
+        # An offer to save a password would receive the keys.
         options = {"binary": self.program, "args": arguments,
                    "prefs": {"credentials_enable_service": False, "profile.password_manager_enabled": False,
                              "download.default_directory": self.folder, "download.prompt_for_download": False}}
@@ -96,11 +96,11 @@ class Browser:
         self.call("POST", "/refresh", {})
 
     def run(self, script, *args):
-        """What the body of a function gives; a promise is waited for."""
+        """The result of a function with this body; a promise is awaited."""
         return self.call("POST", "/execute/sync", {"script": script, "args": list(args)})
 
     def wait(self, script, *args, what=None):
-        """Waits until an expression is true, and gives it."""
+        """Waits until an expression is true, and returns it."""
         deadline = time.monotonic() + 60
         while not (value := self.run(f"return {script}", *args)):
             if time.monotonic() > deadline:
@@ -131,7 +131,7 @@ class Browser:
         self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}])
 
     def log(self):
-        """What the console has said since the last call."""
+        """The console's messages since the last call."""
         return [f"{entry['level']}: {entry['message']}" for entry in self.call("POST", "/se/log", {"type": "browser"})]
 
     def picture(self, path):

@@ -1,4 +1,4 @@
-"""Models edited tensor by tensor and key by key: for tests of files that say too little, too much or something odd."""
+"""Models edited tensor by tensor and key by key: for tests of files with missing, superfluous or unusual contents."""
 import json
 import os
 import shutil
@@ -50,7 +50,7 @@ def checkpoint(source, target, config=(), drop=(), put=()):
 
 
 def file(source, target, drop=(), put=(), drop_key=()):
-    """Copies a GGUF file of one part, likewise; `put` replaces the bytes of tensors, `drop_key(name)` tells the keys that
+    """Copies a GGUF file of one part, likewise; `put` replaces the bytes of tensors, `drop_key(name)` selects the keys that
     are left out. (The keys' bytes are kept as they are, so that any type of value passes.)"""
     tensors, data = gguf.read(source)[1:3]
     n_keys = struct.unpack_from("<Q", data, 16)[0]

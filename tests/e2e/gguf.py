@@ -122,7 +122,7 @@ def read_array(path, name):
 
 
 def write_ternary(path, rows=8192, columns=8192):
-    """One matrix, so large that it takes a while to convert."""
+    """One matrix, large enough to take a while to convert."""
     packed = bytes([0x64, 0x55, 0x91, 0x46] * (columns // 16)) * rows
     write(path, [("m.weight", [columns, rows], T2_TYPE, packed), ("m.scale", [1], F32_TYPE, struct.pack("<f", 1))])
 
@@ -154,7 +154,7 @@ def pairs(data):
 
 
 def raw_pairs(path, prefix):
-    """The keys that begin so, with the bytes of their values, as `write` takes them."""
+    """The keys with this prefix, with the bytes of their values, as `write` takes them."""
     with open(path, "rb") as file:
         data = file.read()
     return [(name, data[begin + 8 + len(name.encode()):end]) for name, begin, end in pairs(data) if name.startswith(prefix)]

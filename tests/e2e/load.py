@@ -1,5 +1,5 @@
-"""Load on `setun serve`, for the tests on the small model and on a real one: clients that ask, read slowly, leave, and send what
-is malformed, all at once."""
+"""Load on `setun serve`, for the tests on the small model and on a real one: clients that ask, read slowly, leave, and send
+malformed requests, all at once."""
 import json
 import os
 import random
@@ -20,7 +20,7 @@ MARK = re.compile(r"mark[0-9]+x")
 
 
 def allow_files(n):
-    """Lets this process and those that it starts open so many files, as far as the system does. How many that is."""
+    """Lets this process and its children open so many files, as far as the system allows. Returns the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     n = min(n, hard if hard != resource.RLIM_INFINITY else n)
     resource.setrlimit(resource.RLIMIT_NOFILE, (n, hard))
@@ -28,7 +28,7 @@ def allow_files(n):
 
 
 class LoadCase(ServerCase):
-    """`prompts` are greedily continued by `setun run` first, which knows no server."""
+    """`prompts` are greedily continued by `setun run` first, without a server."""
     prompts, longest = (), 40
 
     def send(self, body, path="/v1/completions"):
@@ -89,7 +89,7 @@ class LoadCase(ServerCase):
             while time.monotonic() < end:
                 what = r.choices((self.leave, self.disturb, self.read_slowly, self.talk, self.ask), (2, 2, 2, 4, 10))[0]
                 what(r, number)
-        except Exception as e:  # of a thread: told to the test
+        except Exception as e:  # in a thread: reported to the test
             self.faults.append(repr(e))
 
     def wait_idle(self):
@@ -112,8 +112,8 @@ class LoadCase(ServerCase):
         self.assertEqual(self.faults, [])
         self.assertGreater(self.answers, CLIENTS)
         self.wait_idle()
-        for body, text in random.Random(SEED).sample(self.marked, min(16, len(self.marked))):  # the same alone, with nothing in the cache
+        for body, text in random.Random(SEED).sample(self.marked, min(16, len(self.marked))):  # the same alone, with an empty cache
             alone = self.server.post("/v1/completions", {**body, "stream": False, "cache_prompt": False}).json["choices"][0]["text"]
             self.assertEqual(alone, text)
-        if not os.environ.get("SETUN_SANITIZE"):  # which keeps what was freed, to catch its use
+        if not os.environ.get("SETUN_SANITIZE"):  # which keeps freed memory, to detect its use
             self.assertLess(self.server.memory() - early, 64 << 20)

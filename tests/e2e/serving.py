@@ -18,7 +18,7 @@ def has_server():
 
 
 def long_model(folder):
-    """The tales model that says of itself that it was trained with 4096 tokens. Its texts beyond 256 mean little."""
+    """The tales model with a stated training length of 4096 tokens. Its texts beyond 256 are poor."""
     path = os.path.join(folder, "tales")
     os.mkdir(path)
     for name in os.listdir(TALES):
@@ -100,7 +100,7 @@ class Server:
         return s
 
     def raw(self, data):
-        """What comes back for these bytes, until the server closes the connection or says nothing for two seconds."""
+        """The response to these bytes, until the server closes the connection or is silent for two seconds."""
         with self.socket() as s:
             s.sendall(data)
             s.settimeout(2)
@@ -122,7 +122,7 @@ class Server:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
     def stop(self, sig=signal.SIGTERM):
-        """Ends it in order. (exit status, seconds that it took, stderr)."""
+        """Stops it regularly. Returns (exit status, seconds that it took, stderr)."""
         begin = time.monotonic()
         if self.process.poll() is None:
             self.process.send_signal(sig)

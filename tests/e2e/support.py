@@ -17,14 +17,14 @@ GOLDEN = os.path.join(ROOT, "tests", "golden")
 TALES = os.path.join(ROOT, "models", "setun-tales-7m")
 MODELS = os.environ.get("SETUN_MODELS") or os.path.join(ROOT, "build-models")
 SECONDS = 300
-TEST_SECONDS = float(os.environ.get("SETUN_TEST_SECONDS") or 30)  # what randomized checks go on for
-SEED = os.environ.get("SETUN_TEST_SEED") or "1"                   # what they begin with
+TEST_SECONDS = float(os.environ.get("SETUN_TEST_SECONDS") or 30)  # duration of randomized checks
+SEED = os.environ.get("SETUN_TEST_SEED") or "1"                   # their seed
 if SEED == "random":
     SEED = str(time.time_ns())
 
 
 def setun(*args, stdin=b"", **more):
-    """Runs the command and gives its result; the caller looks at the status."""
+    """Runs the command and returns its result; the caller checks the status."""
     if isinstance(stdin, bytes):
         more["input"] = stdin
     else:
@@ -35,7 +35,7 @@ def setun(*args, stdin=b"", **more):
 
 
 def with_faults(**variables):
-    """The environment in which tests/support/faults.c is loaded, with what it is told."""
+    """The environment in which tests/support/faults.c is loaded, with its settings."""
     shim = os.environ.get("SETUN_FAULTS") or os.path.join(BUILD, "tests", "libsetun_faults.so")
     if not os.path.exists(shim):
         raise unittest.SkipTest(f"{shim} is not there")
@@ -44,13 +44,13 @@ def with_faults(**variables):
 
 
 def failing(path, error, *calls):
-    """The environment in which these calls fail with this error for paths that end so."""
+    """The environment in which these calls fail with this error for paths with this end."""
     return with_faults(FAULT_PATH=path, FAULT_ERRNO=str(error), FAULT_CALLS=",".join(calls))
 
 
 def failing_allocation(which=None, count=None):
     """The environment in which this allocation of the process fails ("17": once, "17+": from there on), and in which their
-    number is written into the file `count`."""
+    number is written to the file `count`."""
     told = {"FAULT_ALLOCATION": which, "FAULT_COUNT": count}
     return with_faults(**{name: value for name, value in told.items() if value})
 
@@ -115,13 +115,13 @@ def argmax(row):
 
 class Case(unittest.TestCase):
     def good(self, *args, **more):
-        """What the command prints; it must succeed."""
+        """The command's output; it must succeed."""
         result = setun(*args, **more)
         self.assertEqual(result.returncode, 0, result.stderr.decode(errors="replace"))
         return result.stdout
 
     def fails(self, status, *args, mentions=(), **more):
-        """The command must end with this status, say one line on stderr that mentions each of these, and print nothing."""
+        """The command must end with this status, print one line on stderr that mentions each of these, and nothing on stdout."""
         result = setun(*args, **more)
         text = result.stderr.decode(errors="replace")
         self.assertEqual(result.returncode, status, text)
@@ -146,7 +146,7 @@ class FolderCase(Case):
 
 
 class CountingResult(unittest.TextTestResult):
-    """Counts the tests that ran to their end: a class that is skipped as a whole adds one skip and no test."""
+    """Counts the tests that ran to their end: a class that is skipped entirely adds one skip and no test."""
     passed = 0
 
     def addSuccess(self, test):

@@ -26,7 +26,7 @@ class Terminal:
         self.status = None
 
     def read(self, wait):
-        """What comes within this time, if anything does; False at the end."""
+        """The output within this time, if any; False at the end."""
         ready, _, _ = select.select([self.fd], [], [], wait)
         if not ready:
             return True
@@ -39,7 +39,7 @@ class Terminal:
         return bool(data)
 
     def expect(self, pattern):
-        """Waits for the pattern in what has come since the last match, and gives the match."""
+        """Waits for the pattern in the output since the last match, and returns the match."""
         end = time.monotonic() + self.seconds
         while True:
             match = re.compile(pattern).search(self.text, self.at)

@@ -125,7 +125,7 @@ class AllocationTest(Case):
         }
 
     def streaming(self):
-        """A run whose weights are read again for each token, where a model that is large enough is there."""
+        """A run whose weights are read again for each token, if a large enough model is available."""
         if not os.path.exists(os.path.join(MODELS, SMOL)):
             return {}
         args = (real_model(SMOL), "--ctx", 64, "--batch-size", 8, "-t", 2)
@@ -133,7 +133,7 @@ class AllocationTest(Case):
         return {"streaming": Job("run", *args, "-p", "Once upon", "-n", 2, "--temp", 0, "--memory", least + (2 << 20))}
 
     def prepare(self, jobs):
-        """Runs each as it is; what it allocates is counted."""
+        """Runs each without faults; its allocations are counted."""
         count = self.path("count")
         for name, job in jobs.items():
             folder = self.own_folder()
@@ -146,7 +146,7 @@ class AllocationTest(Case):
             self.assertGreater(job.count, 0, name)
 
     def wrong(self, job, which):
-        """What is wrong with the command's end while these allocations fail; None: nothing."""
+        """The fault in the command's end while these allocations fail; None: there is none."""
         folder = self.own_folder()
         result = job.run(folder, env=failing_allocation(which))
         found = contents(folder)
@@ -165,7 +165,7 @@ class AllocationTest(Case):
         self.prepare(jobs)
         trials = [(name, f"{n}{rest}") for name, job in jobs.items() for n in range(1, job.count + 1) for rest in ("", "+")]
         random.Random(SEED).shuffle(trials)
-        trials.sort(key=lambda trial: trial[0] != "render")  # these first, and all
+        trials.sort(key=lambda trial: trial[0] != "render")  # these first, and all of them
         end, done, faults = time.monotonic() + TEST_SECONDS, 0, []
 
         def attempt(trial):

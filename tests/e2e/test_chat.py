@@ -40,7 +40,7 @@ class FilterTest(ChatCase):
         return result.stdout.decode(), result.stderr.decode()
 
     def completion(self, messages, n):
-        """What `run` makes of the conversation's text, without any cache."""
+        """The output of `run` for the conversation's text, without any cache."""
         context = self.write("c.json", json.dumps({"messages": messages, "add_generation_prompt": True}))
         text = self.good("render", TALES, "--template", self.template, "--context", context)
         return self.good("run", TALES, "--special", "--no-echo", "--temp", 0, "-n", n, stdin=text).decode().strip()
@@ -100,7 +100,7 @@ class FilterTest(ChatCase):
         _, notes = self.chat("a " * (1 << 23), *args, budget, status=1)
         most = int(re.search(r"standard input: expected a message of at most (\d+) bytes", notes).group(1))
         self.assertLess(most, 65536 + budget // 16)
-        # What the process itself takes differs a little from run to run.
+        # The process's own memory differs a little from run to run.
         _, notes = self.chat("a" * (most * 5 // 4), *args, budget, status=1)
         self.assertIn("the room left by --memory, found a longer one", notes)
         _, notes = self.chat("a" * (most * 3 // 4), *args, budget, status=1)
@@ -297,7 +297,7 @@ class TerminalTest(ChatCase):
         messages = self.save(t)
         self.assertEqual([m["role"] for m in messages], ["user", "assistant"])
         self.assertGreater(len(messages[1]["content"]), 5)
-        # At the prompt it stops nothing, and forgets the line.
+        # At the prompt nothing is stopped, and the line is discarded.
         t.send("half a line\x03")
         t.expect("Ctrl-D or /quit ends")
         t.expect("> ")

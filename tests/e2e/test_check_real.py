@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/check_real.py: the table of what published models give, with the models at hand; and that it reports what differs."""
+"""tools/check_real.py: the table of published models' results, with the models at hand; and that it reports differences."""
 import contextlib
 import importlib.util
 import io
@@ -73,7 +73,7 @@ class CheckRealTest(Case):
                           "tensors, published 332"):
                 self.assertIn(words, row["result"])
             self.assertEqual((row["published"], row["perplexity"]), ("17.109 on wikitext-2", "(no --text)"))
-            row, = self.table(path)  # by its own name it is none of the table
+            row, = self.table(path)  # its own name is not in the table
             self.assertEqual((row["model"], row["published"], row["result"]), ("(no row)", "none known", "runs"))
 
     def test_names(self):

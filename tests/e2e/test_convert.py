@@ -1,4 +1,4 @@
-"""The command `convert`: every layout to every other, containers, refusals, and what happens when writing fails."""
+"""The command `convert`: every layout to every other, containers, refusals, and failures to write."""
 import filecmp
 import hashlib
 import itertools
@@ -53,7 +53,7 @@ def floats(kind, data):
 
 
 def pairs(names):
-    """Every pair of layouts; under sanitizers, where each run takes long, every eleventh: the same code, other data."""
+    """Every pair of layouts; under sanitizers, where each run takes long, every eleventh: the code is the same."""
     every = list(itertools.product(names, names))
     return every[::11] if os.environ.get("SETUN_SANITIZE") else every
 
@@ -111,7 +111,7 @@ class Matrix(Folder):
                 again = self.converted(made, "again-" + to, "hf-u8")
                 back = self.converted(again, "back-" + to, to)
                 self.assertEqual(filecmp.dircmp(made, back).diff_files, [])
-                # The weights as the original has them.
+                # The original's weights.
                 if to == "hf-u8":
                     original, written = read_tensors(TALES), read_tensors(own)
                     for name, (kind, data) in original.items():
@@ -119,7 +119,7 @@ class Matrix(Folder):
                                          floats(kind, data) if name.endswith("_scale") else data, name)
 
     def test_reciprocals(self):
-        """One of the model's scales is no float32 number's reciprocal."""
+        """One of the model's scales is not the reciprocal of a float32 number."""
         self.refused(TALES, "hf-u8-div", "reciprocal", "hf-u8", name="div")
         rounded = self.converted(TALES, "rounded", "hf-u8-div", "--round-scales")
         self.assertEqual(len(self.ids(rounded)), 24)
@@ -171,7 +171,7 @@ class Golden(Folder):
         self.assertEqual(keys["general.architecture"], "llama")
         self.assertIn("setun.divisors.values", keys)
         self.assertEqual(keys["setun.activation"], "int8")
-        # There and back, rows and divisors are the checkpoint's again.
+        # There and back, rows and divisors equal the checkpoint's.
         back = self.converted(path, "back", "hf-u8-div")
         with open(os.path.join(back, "config.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file)["quantization_config"]["linear_class"], "bitlinear")
@@ -183,7 +183,7 @@ class Golden(Folder):
                 self.assertEqual(floats(*made[tensor]), floats(kind, data), tensor)
 
     def test_floats_beside_ternary_weights(self):
-        """A matrix of floats in a model of ternary ones stays that in a packed directory, where it could seem latent."""
+        """A matrix of floats in a ternary model stays floats in a packed directory, where it could be taken for latent weights."""
         source, module = self.path("mixed"), "model.layers.1.mlp.up_proj"
         shutil.copytree(os.path.join(GOLDEN, "hf", "bitnet-auto"), source)
         with open(os.path.join(source, "model.safetensors"), "rb") as file:
@@ -206,7 +206,7 @@ class Golden(Folder):
             file.write(len(text).to_bytes(8, "little") + text + b"".join(t[2] for t in tensors.values()))
         with open(os.path.join(source, "config.json"), "r+", encoding="utf-8") as file:
             config = json.load(file)
-            packed = "model.layers.0.mlp.up_proj"  # what is packed may not be named: transformers would not unpack it
+            packed = "model.layers.0.mlp.up_proj"  # packed modules may not be listed: transformers would not unpack them
             config["quantization_config"]["modules_to_not_convert"] = ["lm_head", packed, module]
             file.seek(0)
             json.dump(config, file)
@@ -217,7 +217,7 @@ class Golden(Folder):
             self.good("logits", model, "--ids", "5,6,7,8,9,10", "--precise", "-o", self.path("logits"))
             logits.append(list(read_safetensors(self.path("logits"))["logits"][1]))
         self.assertEqual(logits[1:], 3 * logits[:1])
-        for name in ("back", "copy"):  # with the head, which transformers spares only where there is no list
+        for name in ("back", "copy"):  # with the head, which transformers exempts only if there is no list
             with open(os.path.join(self.path(name), "config.json"), encoding="utf-8") as file:
                 exempt = json.load(file)["quantization_config"]["modules_to_not_convert"]
                 self.assertEqual(exempt, ["lm_head", module])
@@ -235,7 +235,7 @@ class Golden(Folder):
         worst = max(abs(a - b) for a, b in zip(read_safetensors(out)["logits"][1], golden["logits"][1]))
         self.assertLess(worst, 0.06)
         self.refused(source, "f32", "use_rms_norm", name="floats")
-        # Without the norms that are promised there is no such model.
+        # Without the promised norms the model is refused.
         with open(os.path.join(copy, "model.safetensors"), "r+b") as file:
             head = file.read(int.from_bytes(file.read(8), "little"))
             file.seek(8)
@@ -244,7 +244,7 @@ class Golden(Folder):
                                                                         "use_rms_norm"])
 
     def test_keys_that_bitnet_files_leave_out(self):
-        """The published BitNet files lack keys; the family's values hold then: epsilon 1e-5, RoPE base 500000, 2048 tokens."""
+        """The published BitNet files lack keys; the family's values apply then: epsilon 1e-5, RoPE base 500000, 2048 tokens."""
         source = self.converted(os.path.join(GOLDEN, "hf", "bitnet-auto"), "whole.gguf", "t2")
         keys = ["bitnet-b1.58." + key for key in ("attention.layer_norm_rms_epsilon", "rope.freq_base", "context_length")]
         keys.append("tokenizer.ggml.pre")
@@ -272,7 +272,7 @@ class Golden(Folder):
                     self.assertEqual(a, official[offset:offset + 4 * count], tensor)
 
     def test_both_ways(self):
-        """Each container made of the other gives the official numbers."""
+        """Each container that is made from the other gives the official numbers."""
         for name in ("granite", "hunyuan", "olmo2", "phi3", "smollm3", "qwen35", "qwen35-moe"):
             golden = read_safetensors(os.path.join(GOLDEN, "hf", name, "golden.safetensors"))
             ids, out = ",".join(map(str, golden["input_ids"][1])), self.path("logits")
@@ -284,7 +284,7 @@ class Golden(Folder):
                     self.assertLess(worst, 1e-4)
 
     def test_recurrent_layers(self):
-        """There and back again: heads in the same order, decays the same, every bit of the logits."""
+        """There and back again: the same order of heads, the same decays, bit-identical logits."""
         for name in ("qwen35-multimodal", "qwen35-moe", "qwen3-next"):
             with self.subTest(name=name):
                 made = self.converted(os.path.join(GOLDEN, "hf", name), name + ".gguf", "f32")
@@ -325,7 +325,7 @@ class Golden(Folder):
             self.assertGreaterEqual(count, 4)
 
     def test_biases(self):
-        """config.json says what biases the official class has to read; what it cannot have is refused."""
+        """config.json says which biases the official class has to read; those that it cannot have are refused."""
         for name, keys in (("llama3-tied-sharded", ["attention_bias", "mlp_bias"]), ("qwen2-moe", ["qkv_bias"]),
                            ("gpt-oss", ["attention_bias"]), ("llama3", []), ("qwen3", [])):
             source = os.path.join(GOLDEN, "gguf", name + ".gguf")
@@ -396,7 +396,7 @@ class Hostile(Folder):
             yield rows, columns, [rng.randint(-1, 1) for _ in range(n)], 0.75
         for value in (0, -1, 1):
             yield 4, 256, [value] * 1024, 0.5
-        yield 4, 256, [rng.randint(-1, 1) for _ in range(1024)], 0.1  # no half-precision number
+        yield 4, 256, [rng.randint(-1, 1) for _ in range(1024)], 0.1  # not a half-precision number
 
     def test_matrix(self):
         for rows, columns, trits, scale in self.matrices():
@@ -480,7 +480,7 @@ class Hostile(Folder):
         return folder
 
     def test_floats_of_a_model_without_ternary_tensors(self):
-        """Its matrices become such floats where they are exact in them; its vectors keep their format."""
+        """Its matrices become such floats if these hold them exactly; its vectors keep their format."""
         source, vector = self.path("plain.gguf"), ("m.norm.weight", [2], gguf.F32_TYPE, struct.pack("<2f", 0.1, 0.2))
         numbers = (0.5, 1, 2, 3, 5, 7, 11, 13)
         gguf.write(source, [("m.weight", [4, 2], gguf.F32_TYPE, struct.pack("<8f", *numbers)), vector])
@@ -557,7 +557,7 @@ class Hostile(Folder):
                 self.assertEqual(check.returncode, 1)
                 self.assertIn(f"{tensor}: invalid code, scale or number in the byte at offset {at} ".encode(), check.stderr)
                 run = setun("run", folder, "-p", "a", "-n", 1)
-                if words is None:  # a code has some value to kernels, whatever it is
+                if words is None:  # every code has a value in kernels
                     self.assertEqual(run.returncode, 0, run.stderr)
                     continue
                 self.assertEqual(run.returncode, 1)
@@ -585,7 +585,7 @@ class Failures(Folder):
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
 
     def test_disk_full(self):
-        """Writing fails: an error, nothing left, an older target as it was."""
+        """Writing fails: an error, no files left, an older target unchanged."""
         target, old = self.path("out.gguf"), b"older"
         with open(target, "wb") as file:
             file.write(old)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Hugging Face directories as people leave them on disk."""
+"""Hugging Face directories with leftover files."""
 import json
 import os
 import shutil

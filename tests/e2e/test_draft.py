@@ -27,7 +27,7 @@ class DraftTest(Case):
 
     @classmethod
     def other(cls):
-        """A model with the same tokens, whose guesses are mostly wrong: the same with other frequencies of RoPE."""
+        """A model with the same tokens, whose guesses are mostly wrong: the same model with other frequencies of RoPE."""
         if not hasattr(cls, "folder"):
             cls.folder = tempfile.TemporaryDirectory()
             cls.addClassCleanup(cls.folder.cleanup)
@@ -65,7 +65,7 @@ class DraftTest(Case):
         t = got["timings"]
         self.assertGreater(t["draft_passes"], 0)
         self.assertGreaterEqual(t["draft_tokens"], t["draft_accepted"])
-        # what the text ended before is not wrong: at most one pass's guesses were left over
+        # guesses after the text's end are not wrong: at most one pass's guesses were left over
         self.assertGreaterEqual(t["draft_accepted"], t["draft_tokens"] - 16)
         plain = json.loads(self.good("run", TALES, "-p", PROMPT, "-n", 40, "--temp", 0, "--ignore-eos", "--json"))
         self.assertEqual(got["ids"], plain["ids"])
@@ -74,7 +74,7 @@ class DraftTest(Case):
         self.assertRegex(said, r"draft +\d+ of \d+ drafted tokens accepted")
 
     def test_recurrent_layers(self):
-        """Guesses that are wrong leave no trace in the state; nor does a text that is saved and goes on."""
+        """Wrong guesses leave no trace in the state; nor does a text that is saved and continued."""
         for name in ("hf/qwen35", "hf/qwen3-next"):
             model = os.path.join(GOLDEN, name)
             def ids(*args, n=60):
@@ -116,7 +116,7 @@ class DraftTest(Case):
             self.fails(1, "run", TALES, "-p", "a", "-n", 1, "--draft", path, mentions=["draft model", "tokens", "expected", "found"])
 
     def test_stop_and_session(self):
-        """What was computed ahead is not in the session that is left."""
+        """Tokens that were computed ahead are not in the saved session."""
         with tempfile.TemporaryDirectory() as folder:
             saved = []
             for name, draft in (("none", "none"), ("ngram", "ngram"), ("model", TALES)):
@@ -134,7 +134,7 @@ class DraftTest(Case):
         for draft in ("ngram", TALES):
             args = ("-c", 64, "-b", 1, "-t", 1, "--draft", draft)
             plan = json.loads(self.good("plan", TALES, *args, "--json"))
-            # what sanitizers take for the draft model, which is there before the model, is in no plan
+            # sanitizers take memory for the draft model, which is loaded first; no plan counts that
             if draft == "ngram" or not os.environ.get("SETUN_SANITIZE"):
                 self.good("run", TALES, "-p", "a", "-n", 1, *args, "--memory", plan["least"])
         # a draft model takes what the model itself takes: weights, cache and work

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`setun embed`: vectors against the golden ones and an independent NumPy computation; what the files say of them is used
+"""`setun embed`: vectors against the golden ones and an independent NumPy computation; what the files say about them is used
 or refused; a batch equals one at a time."""
 import array
 import json
@@ -21,7 +21,7 @@ HF = os.path.join(GOLDEN, "hf")
 QWEN, GEMMA = os.path.join(HF, "bitnet-embed-qwen3-wide"), os.path.join(HF, "bitnet-embed-gemma3")
 QWEN_GGUF = os.path.join(GOLDEN, "gguf", "bitnet-embed-qwen3-wide.gguf")
 PLAIN = os.path.join(HF, "gemma3-plain")  # float32, of which the bidirectional model is made
-WINDOW, WIDE, OUT = 16, 96, 48             # of that one: as the files say it, and the dense modules' widths
+WINDOW, WIDE, OUT = 16, 96, 48             # of that model: as in its files, and the dense modules' widths
 TEXTS = ["The license of this program", "a", "you may copy the work in any medium", "b c", "of the", "x" * 55,
          "and the other one; it is in the same order", "7", "one\ntwo", "The end."] * 2
 IDS = [[5, 9, 200, 31, 7, 77, 260, 19, 4, 55, 301, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 99, 100,
@@ -66,7 +66,7 @@ def dense_weights(seed, out, width):
 
 
 def write_around(folder):
-    """An EmbeddingGemma in small: attention in both directions, mean pooling, two dense modules, prompts."""
+    """A small EmbeddingGemma: attention in both directions, mean pooling, two dense modules, prompts."""
     shutil.copytree(PLAIN, folder, ignore=shutil.ignore_patterns("golden*"))
     config = read_json(folder, "config.json")
     config.update(use_bidirectional_attention=True, sliding_window=WINDOW, architectures=["Gemma3TextModel"])
@@ -89,7 +89,7 @@ def write_around(folder):
 
 
 def states_of(ids):
-    """The states of Gemma 3 whose tokens see those behind them, behind the final norm; float64 throughout."""
+    """The states of Gemma 3 whose tokens also see later ones, after the final norm; float64 throughout."""
     config = read_json(PLAIN, "config.json")
     w = {name: np.array(values, dtype=np.float64).reshape(shape)
          for name, (shape, values) in read_safetensors(os.path.join(PLAIN, "model.safetensors")).items()}
@@ -180,7 +180,7 @@ class EmbedTest(Case):
             self.assertLess(np.abs(np.array(got) - states_of(IDS[0])[index]).max(), 2e-5)
 
     def test_a_batch_equals_one_at_a_time(self):
-        """To the bit, whatever the batch, the threads, and the passes are."""
+        """Bit-identical for any batch, number of threads, and passes."""
         for model in (QWEN, self.around):
             for pooling in ("mean", "last", "cls"):
                 run = ("embed", model, "--pooling", pooling, "--raw", "--prompt-name", "none")
@@ -263,7 +263,7 @@ class EmbedTest(Case):
         self.assertLess(cosine(a, b), 0.9999)  # the first token sees the others
 
     def test_without_a_head(self):
-        """As models of embeddings are published: no head, nor "model." before the names."""
+        """As embedding models are published: without a head, and without "model." before the names."""
         path, ids = self.copy(os.path.join(HF, "qwen3"), "headless"), ("--ids", "5,6,7", "--precise")
         with open(os.path.join(path, "model.safetensors"), "rb") as file:
             data = file.read()

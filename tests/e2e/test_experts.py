@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A mixture of experts under a budget that it does not fit into: the same ids, what the plan says, and the trace of its
+"""A mixture of experts under a budget that is too small for it: the same ids, the plan, and the trace of its
 experts, replayed."""
 import json
 import os

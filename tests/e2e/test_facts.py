@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What files say of a model is used, refused by name, or known to be neutral: every family, both containers."""
+"""What files say about a model is used, refused by name, or known to be neutral: every family, both containers."""
 import json
 import math
 import os
@@ -103,7 +103,7 @@ CONFIG = [
     ("final_logit_softcapping", -5.0, REFUSED, {}),
     ("clip_qkv", 0.01, REFUSED, {"olmoe": MOVES}),
     ("clip_qkv", -1.0, REFUSED, {}),
-    ("clip_qkv", 0.0, SAME, {"olmoe": REFUSED}),  # OlmoeAttention would clip all to zero
+    ("clip_qkv", 0.0, SAME, {"olmoe": REFUSED}),  # OlmoeAttention would clip everything to zero
     ("text_config", 5, REFUSED, {}),
     ("mlp_only_layers", ["1"], REFUSED, dict.fromkeys(("mixtral", "gpt-oss", "olmoe"))),
     ("use_bidirectional_attention", True, REFUSED, {}),
@@ -129,7 +129,7 @@ CONFIG = [
     ("of_no_published_class", {"a": [1]}, SAME, {}),
 ]
 
-# What published GGUF files say beside a model's shape, as the logs in public reports list it (llama.cpp's "Dumping metadata
+# What published GGUF files say in addition to a model's shape, as the logs in public reports list it (llama.cpp's "Dumping metadata
 # keys/values"): of every family, and of one.
 PUBLISHED = {
     "general.type": "model", "general.name": "Qwen3 30B A3B Instruct 2507", "general.version": "2507",
@@ -153,7 +153,7 @@ PUBLISHED_OF = {
     "llama": {"rope.scaling.type": "none"},
 }
 
-# What published config.json files say beside that, by family.
+# What published config.json files say in addition, by family.
 PUBLISHED_CONFIG = {
     "qwen35": {"attention_dropout": 0.0, "attn_output_gate": True, "dtype": "bfloat16", "eos_token_id": 5,
                "initializer_range": 0.02, "mamba_ssm_dtype": "float32", "mlp_only_layers": [], "mtp_num_hidden_layers": 1,
@@ -275,7 +275,7 @@ class FactsTest(Case):
         self.check_table(CONFIG, {name: path for name, (path, _) in self.models.items() if path})
 
     def test_published_metadata(self):
-        """What ordinary files say beside their shape changes nothing, and none is refused for it."""
+        """The other keys of ordinary files change nothing, and no file is refused for them."""
         for name, (_, path) in self.models.items():
             with self.subTest(family=name):
                 known = gguf.read(path)[0]
@@ -287,7 +287,7 @@ class FactsTest(Case):
                 self.assertEqual(found, self.plain_logits(path))
 
     def test_published_config(self):
-        """Likewise config.json's of the published checkpoints."""
+        """Likewise for config.json of the published checkpoints."""
         for name, keys in PUBLISHED_CONFIG.items():
             with self.subTest(family=name):
                 directory = self.models[name][0]
@@ -310,7 +310,7 @@ class FactsTest(Case):
         self.assertIn("llama.rope.scale_linear: expected rope.scaling.factor, 4, found 2", found)
 
     def test_members_of_a_scaling(self):
-        """What transformers' classes require is there, numbers are positive, and none is left unused."""
+        """Keys that transformers' classes require are present, numbers are positive, and none is unused."""
         directory = self.models["qwen2"][0]
         llama3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
         for scaling, key in (({"rope_type": "linear"}, "factor"), ({"type": "yarn"}, "factor"),
@@ -332,7 +332,7 @@ class FactsTest(Case):
                                                                         {"rope_scaling": {**scaling, "factor": 3.5}})))
 
     def test_layers_without_rope(self):
-        """SmolLM3's list, and what holds without one; GGUF files cannot state another."""
+        """SmolLM3's list, and the default without one; GGUF files cannot state another."""
         directory, path = self.models["smollm3"]
         expected = self.plain_logits(directory)
         self.assertEqual(self.logits(self.edited(directory, {"no_rope_layers": None})), expected)
@@ -344,14 +344,14 @@ class FactsTest(Case):
         result = setun("convert", self.edited(directory, {"no_rope_layers": [1, 0, 1, 0, 1]}), "--to", "f32", "-o", target)
         self.assertEqual(result.returncode, 1)
         self.assertIn("layer without RoPE", result.stderr.decode())
-        # A window holds, where no list says otherwise, in the layers without RoPE.
+        # A window applies, where no list says otherwise, to the layers without RoPE.
         changes = {"use_sliding_window": True, "sliding_window": 8}
         some = self.logits(self.edited(directory, {**changes, "layer_types": None}))
         self.assertEqual(self.logits(self.edited(directory, {**changes, "layer_types": ["full_attention"] * 3 + ["sliding_attention", "full_attention"]})), some)
         self.assertNotEqual(some, expected)
 
     def test_the_alpha_of_a_base(self):
-        """Hunyuan's base is theta alpha^(d / (d - 2)); other members do not count beside alpha; without it the type is refused."""
+        """Hunyuan's base is theta alpha^(d / (d - 2)); other members are ignored with alpha; without it the type is refused."""
         directory = self.models["hunyuan-dense"][0]
         plain = {"rope_scaling": None, "rope_theta": 10000 * 1000 ** (32 / 30)}
         self.assertEqual(self.logits(self.edited(directory, plain)), self.plain_logits(directory))
@@ -362,7 +362,7 @@ class FactsTest(Case):
         self.assertIn("alpha", self.logits(self.edited(self.models["qwen2"][0], {"rope_parameters": "absent", **more})))
 
     def test_what_a_target_cannot_state(self):
-        """The class of Llama's directories has no softcap: the message says whose fact it is, and which."""
+        """The class of Llama's directories has no softcap: the message names the key and the family."""
         source, target = self.edited(self.models["llama"][1], {"final_logit_softcapping": 5.0}), os.path.join(self.folder.name, "target")
         result = setun("convert", source, "--to", "f32", "-o", target)
         self.assertEqual(result.returncode, 1)
@@ -370,7 +370,7 @@ class FactsTest(Case):
         self.assertFalse(os.path.exists(target))
 
     def test_long_factors_of_another_scaling(self):
-        """MiniCPM's divisors of LongRoPE beside another scaling: which of the two is meant, nothing says."""
+        """MiniCPM's divisors of LongRoPE together with another scaling: nothing says which of the two is meant."""
         path = self.models["minicpm"][1]
         for changes in ({"rope.scaling.type": "none"}, {"rope.scaling.type": None},
                         {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.attn_factor": None}):
@@ -419,7 +419,7 @@ class FactsTest(Case):
 
 
     def test_made_containers(self):
-        """The made GGUF files give the numbers of the directories: the official ones, MiniCPM's and Mistral's numpy's."""
+        """The GGUF files made here give the numbers of the directories: the official ones, or NumPy's for MiniCPM and Mistral."""
         out = os.path.join(self.folder.name, "logits")
         for name, bound in (("mistral", 1e-4), ("minicpm", 1e-4), ("olmo3", 1e-4), ("bitnet-b1.58", 0.06), ("qwen2", 1e-4), ("qwen3moe", 1e-4), ("maple", 1e-4)):
             directory, path = self.models[name]
@@ -447,7 +447,7 @@ class FactsTest(Case):
                 changes["rope.scaling.yarn_ext_factor"] = float(value)
                 with self.subTest(family=name, value=value):
                     self.assertLess(self.check_reference(path, changes, f"{name}.ext_{value}"), 1e-4)
-            # which tells the factors apart: those of one differ from those of the next by far more
+            # which distinguishes the factors: their logits differ by far more
             changes["rope.scaling.yarn_ext_factor"] = 0.9
             self.assertGreater(self.check_reference(path, changes, f"{name}.ext_0.5"), 1e-2)
 
@@ -480,7 +480,7 @@ class WindowsTest(FactsTest):
                     self.assertEqual(self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": pattern})), expected)
                 sizes = [5 * x for x in numbers]
                 self.assertEqual(self.logits(self.edited(path, {"attention.sliding_window": sizes, "attention.sliding_window_pattern": None})), expected)
-                if name not in HYBRID:  # of which one layer alone has attention, as in that list
+                if name not in HYBRID:  # of which only one layer has attention, as in that list
                     self.assertNotEqual(self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": 0})), expected)
                 self.assertNotEqual(self.logits(self.edited(path, {"attention.sliding_window": 5, "attention.sliding_window_pattern": 1})), expected)
                 for key, value in (("attention.sliding_window_pattern", flags + [True]), ("attention.sliding_window_pattern", flags[:-1]),
@@ -513,7 +513,7 @@ class WindowsTest(FactsTest):
         self.assertGreater(self.check_reference(path, {}, "gpt-oss.period_3"), 1)
 
     def test_both_containers_agree(self):
-        """A period in GGUF and the same list of layers in config.json, whose windows the official numbers of golden/hf prove."""
+        """A period in GGUF and the same list of layers in config.json, whose windows the official numbers of golden/hf confirm."""
         for name in ("gpt-oss", "gemma3"):
             directory, path = self.models[name]
             n = gguf.read(path)[0][gguf.read(path)[0]["general.architecture"] + ".block_count"]
@@ -582,7 +582,7 @@ class KeysTest(FactsTest):
         return json.loads(self.good("inspect", path, "--json"))["notices"]
 
     def test_templates(self):
-        """A missing template is among the assumptions, and one of another type too."""
+        """A missing template is among the assumptions, and so is one of another type."""
         for path in self.models["llama"]:
             self.assertTrue(any("no chat template" in n for n in self.notices(path)), path)
         path = self.models["llama"][1]
@@ -591,17 +591,17 @@ class KeysTest(FactsTest):
         edited = self.edited(path, {"tokenizer.chat_template": 1})
         self.assertTrue(any("tokenizer.chat_template: expected a string, found u32; ignored" in n for n in self.notices(edited)))
         text = setun("run", path, "-p", "a", "-n", "1").stderr.decode()
-        self.assertNotIn("template", text)  # which a text that goes on needs none of
+        self.assertNotIn("template", text)  # which continuing a text does not need
 
     def test_merges_of_an_unknown_family(self):
-        """vocab.json with merges.txt are split as the family does; of an unknown one nothing is guessed."""
+        """vocab.json with merges.txt are split as the family does; for an unknown family nothing is guessed."""
         folder = os.path.join(self.folder.name, "merges")
         os.mkdir(folder)
         with open(os.path.join(folder, "vocab.json"), "w", encoding="utf-8") as file:
             json.dump({"1": 0, "2": 1, "12": 2}, file)
         with open(os.path.join(folder, "merges.txt"), "w", encoding="utf-8") as file:
             file.write("#version: 0.2\n1 2\n")
-        # Qwen takes each digit for itself, GPT-2 all of a number together.
+        # Qwen takes each digit by itself, GPT-2 all digits of a number together.
         for kind, expected in (("qwen3_moe", [0, 1]), ("qwen2", [0, 1]), ("llama", [2]), ("mamba", None)):
             with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
                 json.dump({"model_type": kind}, file)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every family that the library knows is where families are listed: docs, references, tests. Nothing is listed here."""
+"""Every family that the library knows is listed in the docs, references and tests. Nothing is listed here."""
 import json
 import os
 import re
@@ -58,7 +58,7 @@ class FamiliesTest(Case):
             self.assertIn(title, row)
 
     def test_facts(self):
-        """Each is held against the table of facts, in the containers that it has."""
+        """Each is tested with the table of facts, in the containers that it has."""
         self.assertEqual(set(test_facts.FAMILIES), set(self.specs))
 
     def test_references(self):

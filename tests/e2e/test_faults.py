@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Files that cannot be looked at or read are not absent, outputs that cannot be written leave nothing behind, and what the
-system withholds from a confined process changes no result."""
+system denies a confined process changes no result."""
 import ctypes
 import errno
 import json
@@ -13,7 +13,7 @@ import unittest
 
 from support import TALES, Case, FolderCase, failing, main, real_model, setun
 
-# What a directory may have, and a command that reads it.
+# Optional files of a directory, and a command that reads each.
 OPTIONAL = {"chat_template.jinja": ("run", "-p", "a", "-n", 1), "generation_config.json": ("run", "-p", "a", "-n", 1),
             "tokenizer_config.json": ("tokenize", "-p", "a"), "special_tokens_map.json": ("tokenize", "-p", "a"),
             "added_tokens.json": ("convert",), "chat_template.json": ("run", "-p", "a", "-n", 1),
@@ -127,7 +127,7 @@ SANITIZED = "sanitizers read /proc themselves, and reserve more address space th
 @unittest.skipUnless(sys.platform == "linux", "name spaces and filters of Linux")
 @unittest.skipIf(os.environ.get("SETUN_SANITIZE"), SANITIZED)
 class Confined(FolderCase):
-    """What the system withholds costs speed at most: the text is the same."""
+    """What the system denies costs speed at most: the text is the same."""
     TEXT = ("-p", "Once upon a time", "-n", 6, "--temp", 0, "-t", 2)
 
     def confined(self, confine, *args):

@@ -146,7 +146,7 @@ class InstallTest(Case):
             self.check_program(program)
 
     def test_symbols_are_those_of_the_header(self):
-        """The shared library gives its users the functions of setun.h, all of them, and nothing else."""
+        """The shared library exports all functions of setun.h, and nothing else."""
         if not shutil.which("nm"):
             self.skipTest("nm is not installed")
         header = public_header(self.path("include"))
@@ -237,7 +237,7 @@ class InstallTest(Case):
             self.check_program(os.path.join(build, name))
 
     def test_part_of_another_project(self):
-        """add_subdirectory and FetchContent configure, and programs find the header. Building the whole library once more
+        """add_subdirectory and FetchContent configure, and programs find the header. Building the whole library again
         is left to check.sh --full."""
         self.build_tools()
         source = os.path.join(self.folder, "part")

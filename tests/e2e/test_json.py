@@ -56,7 +56,7 @@ class RunTest(Case):
     def test_log_probabilities(self):
         """Beside those that float64 gives for the logits that `setun logits` writes."""
         n, top = 12, 5
-        # what sampling changes does not change them
+        # sampling does not change them
         got = self.run_json("-n", n, "--logprobs", top, "--temp", 1.3, "--repeat-penalty", 1.5, "--kv", "f32", "--precise")
         prompt = json.loads(self.good("tokenize", TALES, "--ids", "--bos", "-p", PROMPT))
         ids = prompt + got["ids"]
@@ -103,7 +103,7 @@ class ChatTest(Case):
             self.assertEqual(got["messages"][:2], messages)
             self.assertEqual((got["messages"][2]["role"], len(got["messages"])), ("assistant", 3))
             self.assertEqual((got["stop_reason"], got["new_tokens"]), ("length", 6))
-        # it may go on with what came out
+        # it may continue with the output
         got["messages"].append({"role": "user", "content": "And then"})
         again = json.loads(self.good(*self.args("--json", "--system", "T"), stdin=json.dumps(got).encode()))
         self.assertEqual(again["messages"][:1] + again["messages"][1:4], [{"role": "system", "content": "T"}] + got["messages"][1:])
@@ -116,7 +116,7 @@ class ChatTest(Case):
         self.assertEqual([list(json.loads(line)) for line in lines], [["role", "content", "stop_reason"]] * 2)
         history = (b'{"role": "user", "content": "Once upon"}\n' + json.dumps({"role": "assistant", "content": plain[0]}).encode()
                    + b'\n{"role": "user", "content": "The cat"}\n')
-        # an answer that is given is taken, not made: the first message has one of its own before it
+        # an answer in the input is not generated: the first message has one of its own before it
         got = self.good(*self.args("--json"), stdin=b"[" + b",".join(history.splitlines()) + b"]")
         self.assertEqual(json.loads(got)["messages"][-1]["content"], plain[1])
 
@@ -218,7 +218,7 @@ class InspectTest(Case):
 
 
 def read_metadata(path):
-    """A GGUF file's keys and values, read here alone, by the format's description."""
+    """A GGUF file's keys and values, read independently, from the format's description."""
     with open(path, "rb") as file:
         data = file.read()
     at = 0

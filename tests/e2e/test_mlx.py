@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""MLX's directories: packed words with scales and biases are the model of the floats that they mean."""
+"""MLX's directories: packed words with scales and biases give the same model as the floats that they encode."""
 import os
 import re
 import tempfile
@@ -52,7 +52,7 @@ class MlxTest(Case):
         self.twins("qwen3-next", 4, 32, "F16", hybrid=True)
 
     def test_mxfp4(self):
-        """gpt-oss's blocks under MLX's names: gate and up apart."""
+        """gpt-oss's blocks under MLX's names: gate and up separate."""
         config = {"quantization_config": None, "quantization": {"bits": 4, "group_size": 32, "mode": "mxfp4"}}
         tensors, put = edit.safetensors(os.path.join(hf("gpt-oss"), "model.safetensors")), {}
         old = [name for name in tensors if ".experts." in name]
@@ -103,7 +103,7 @@ class MlxTest(Case):
             self.assertEqual(self.logits(path), self.logits(hf("qwen35-moe")))
 
     def test_refused(self):
-        """What is not read, or does not fit, is refused by its name."""
+        """Unsupported and inconsistent settings are refused by name."""
         with tempfile.TemporaryDirectory() as folder:
             packed, _ = mlx.make(hf("qwen3"), folder, 4, 32, "F16")
             module = "model.layers.0.self_attn.q_proj"

@@ -187,7 +187,7 @@ class BenchTest(Case):
                                       "--sequences", 5, "--depth", 3))
         self.assertEqual(values["sequences"], 5)
         self.assertAlmostEqual(values["sequences_tokens_per_s"] * values["sequences_s_per_pass"], 5, 3)
-        # bound = the larger of bytes / bandwidth and multiply-adds / ceiling; the head is F16, the rest int8
+        # bound: the larger of bytes / bandwidth and multiply-adds / ceiling; the head is F16, the rest int8
         bound = values["sequences_s_per_pass"] / values["sequences_bound_ratio"]
         reading = (values["bytes_per_token"] + 5 * values["cache_bytes_per_token"]) / values["read_bandwidth_gbs"] / 1e9
         int8 = 5 * values["macs_per_token"] / values["int8_peak_gmacs"] / 1e9
@@ -247,7 +247,7 @@ class SyntheticTest(FolderCase):
                 self.assertEqual(len(ids), 8)
 
     def test_heads_of_ambiguous_types(self):
-        """The file says what its embedding's type number means, not only its matrices'."""
+        """The file says what the type number of its embedding means, not only that of its matrices."""
         for form, head in (("i2_s", "q2_0"), ("q2_0", "i2_s-arm"), ("i2_s-x4", "q2_0-128"), ("t5", "q2_0")):
             self.bench("--synthetic", "tiny", "--format", form, "--head", head, "--save", self.path)
             tensors = json.loads(self.good("inspect", self.path, "--tensors", "--json"))["tensor_list"]

@@ -118,7 +118,7 @@ class UsageTest(Case):
 
     def test_words_that_are_no_choice(self):
         for name in ("run", "inspect", "chat"):
-            for word in ("foo", "f32", ""):  # the type of f32 is nobody else's
+            for word in ("foo", "f32", ""):  # the type of f32 has one meaning
                 self.fails(2, name, TALES, "--assume", word, mentions=["--assume", "|i2_s-arm|", f"'{word}'"])
         self.fails(2, "convert", TALES, "-o", "x.gguf", "--to", "t2", "--assume", "t2", mentions=["--assume", "'t2'"])
         for word in ("mxfp4", "t5", "t5-zpm", "i2_s", "i2_s-arm", "i2_s-x4", "q2_0", "q2_0-128", "pq2_0", "ptq1_0"):
@@ -213,7 +213,7 @@ class ManualTest(Case):
             self.assertEqual((checked.returncode, checked.stderr), (0, b""), name)
 
     def complete(self, *words):
-        """What bash would offer for the last word."""
+        """Bash's completions of the last word."""
         script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); _setun; printf "%s\\n" "${COMPREPLY[@]}"'
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "setun.bash")

@@ -70,7 +70,7 @@ class Outputs(FolderCase):
         self.fails(1, "run", TALES, "-p", "b", "-n", 1, "--session", link, mentions=[link, os.strerror(errno.ENOENT)])
 
     def test_what_killed_processes_left(self):
-        """Beside the target, under its name, and nobody's: it goes. What someone writes to, or another name, stays."""
+        """Beside the target, under its name, and not in use: it is removed. A file in use, or with another name, stays."""
         others = ["out.gguf.part", "out.gguf.12-x.part", "another.gguf.7-0.part", "out.gguf.7-0.part.gguf"]
         for command, name in ((("convert", TALES, "--to", "t2", "-o"), "out.gguf"),
                               (("logits", TALES, "-p", "a", "-o"), "out.gguf"),
@@ -92,7 +92,7 @@ class Outputs(FolderCase):
                     os.remove(self.path(left))
 
     def test_a_killed_process(self):
-        """What it left is what the next one removes."""
+        """The next run removes what this one left."""
         source = self.path("large.gguf")
         gguf.write_ternary(source)
         process = subprocess.Popen([COMMAND, "convert", source, "--to", "f32", "-o", self.path("out.gguf")],
@@ -127,9 +127,9 @@ class Outputs(FolderCase):
                     words = {"mentions": ["own files", output]}
                     self.fails(2, "inspect", source, "--tensor", name, "-o", output, **words)
                     self.fails(2, "logits", source, "-p", "a", "-o", output, **words)
-                    # A session may lie beside a model, but what is no session stays.
+                    # A session may be saved beside a model, but a file that is not a session stays.
                     self.fails(1, "run", source, "-p", "a", "-n", 1, "--session", output, mentions=[output])
-                    if source == model:  # over a GGUF file itself goes
+                    if source == model:  # a GGUF file itself may be replaced
                         self.fails(2, "convert", source, "--to", "t16", "-o", output, **words)
         self.assertEqual(self.contents(file), before)
         self.good("inspect", file, "--tensor", "output_norm.weight", "-o", self.path("out"))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Parts of a model are there in every layer or in none; heads beside tied embeddings; tensors of RoPE's divisors; and what
-conversion makes of these. By editing the reference models, whose own numbers are those of the official classes."""
+"""Parts of a model are there in every layer or in none; heads beside tied embeddings; tensors of RoPE's divisors; and their
+conversion. By editing the reference models, whose own numbers are those of the official classes."""
 import json
 import os
 import re
@@ -61,7 +61,7 @@ class LayersTest(PartsCase):
         self.refused(self.hf("bitnet-latent", {"use_sub_norms": False}), "sub_norm")
 
     def test_without_sub_norms(self):
-        """A BitNet of which use_sub_norms says that it has none is the Llama of the same weights."""
+        """A BitNet whose use_sub_norms is false gives the results of a Llama with the same weights."""
         def norms(name):
             return "sub_norm" in name
         plain = self.hf("bitnet-latent", {"use_sub_norms": False}, norms)
@@ -110,7 +110,7 @@ class LayersTest(PartsCase):
 
 class TiedTest(PartsCase):
     def test_without_an_embedding(self):
-        """Nothing says how many ids there are, and so none is said to have no text."""
+        """Nothing says how many ids there are, so none counts as being without text."""
         self.assertNotIn(b"has no text", self.good("inspect", self.gguf("llama3", drop={"token_embd.weight", "output.weight"}.__contains__)))
 
     def test_unequal(self):

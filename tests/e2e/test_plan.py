@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`setun plan`, and the budget that the other commands keep."""
+"""`setun plan`, and the budget that the other commands keep to."""
 import json
 import os
 import re
@@ -70,7 +70,7 @@ class PlanTest(Case):
             self.assertGreater(p["ring"], 0)
             self.assertLess(p["streamed_bytes_per_pass"], before)
             before = p["streamed_bytes_per_pass"]
-        # Of an embedding that is not the head only rows are read: it is the last to be held.
+        # Only rows of an embedding that is not the head are read: it is the last to become resident.
         p = self.plan(*args, str(2670 * MIB + whole["process"]))
         self.assertEqual((p["streamed_bytes_per_pass"], p["ring"]), (0, 0))
         self.assertLess(p["held"], p["weights"])
@@ -114,7 +114,7 @@ class PlanTest(Case):
         args = ("plan", "--shape", "8b", "--head", "q8_0", "--ctx", "512", "-t", "1", "--memory")
         error = self.fails(1, *args, "200M", mentions=["at least"])
         least = re.search(r"at least (\d+M) of memory", error)[1]
-        for _ in range(5):  # what the process has by itself differs from start to start
+        for _ in range(5):  # the process's own memory differs from start to start
             self.good(*args, least)
 
     def test_a_budget_is_refused_before_memory_is_taken(self):

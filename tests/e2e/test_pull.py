@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`setun pull`, `list`, `remove`, and MODEL by name, with a hub on this machine: a few rows of what the real one answers,
-with all that may go wrong on the way."""
+"""`setun pull`, `list`, `remove`, and MODEL by name, with a hub on this machine that answers like the real one,
+with every fault that may happen on the way."""
 import hashlib
 import http.server
 import json
@@ -344,7 +344,7 @@ class BrokenTest(PullCase):
         self.pull("org/m", "--retries", "0", status=1)
         new = BIG[::-1]
         self.hub.add("org/m", **{"a.gguf": new})
-        self.pull("org/m")  # another checksum: nothing of the old one is used
+        self.pull("org/m")  # another checksum: nothing of the old file is used
         self.assertEqual((self.content("org/m/a.gguf"), self.tree()), (new, ["org/m/a.gguf"]))
         self.assertNotIn("Range", self.hub.requests("/a.gguf", True)[-1])
         # Another ETag between two attempts: the server begins again, and so does the file.
@@ -363,7 +363,7 @@ class BrokenTest(PullCase):
         self.pull("org/m", status=1, mentions=["expected checksum", hashlib.sha256(BIG).hexdigest(),
                                                hashlib.sha256(bytes(len(BIG))).hexdigest()])
         self.assertEqual(self.tree(), [])
-        # In the part that was there: all of it comes once more.
+        # In the existing part: all of it is fetched again.
         self.hub.acts = ["cut 200000", "cut 0"]
         self.pull("org/m", "--retries", "0", status=1)
         (partial,) = self.partials()
@@ -371,7 +371,7 @@ class BrokenTest(PullCase):
             file.write(b"damage")
         self.pull("org/m", mentions=["receiving all of it again"])
         self.assertEqual(self.content("org/m/a.gguf"), BIG)
-        # A whole file stays until the other one is whole too.
+        # A complete file stays until the other one is complete too.
         self.hub.add("org/m", **{"a.gguf": BIG[1:]})
         self.hub.acts = ["wrong"]
         self.pull("org/m", status=1)

@@ -13,7 +13,7 @@ from support import BUILD, GOLDEN, ROOT, TALES, Case, argmax, golden, main, publ
 SANITIZED = os.environ.get("SETUN_SANITIZE")
 NO_NUMPY = importlib.util.find_spec("numpy") is None
 if not SANITIZED:
-    if not os.environ.get("SETUN_INSTALLED"):  # tools/check_python.sh tests what a wheel brought
+    if not os.environ.get("SETUN_INSTALLED"):  # tools/check_python.sh tests an installed wheel
         os.environ.setdefault("SETUN_LIBRARY", os.path.join(BUILD, "libsetun.dylib" if sys.platform == "darwin" else "libsetun.so"))
         sys.path.insert(0, os.path.join(ROOT, "python"))
     import setun

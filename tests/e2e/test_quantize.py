@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The command quantize: formats, recipes, what is kept and what is refused; what is lost, by perplexity --against."""
+"""The command quantize: formats, recipes, what is kept and what is refused; the loss, by perplexity --against."""
 import json
 import os
 import unittest
@@ -26,7 +26,7 @@ class QuantizeTest(FolderCase):
         return json.loads(self.good("perplexity", path, "--ids", self.path("ids"), "--against", MODEL, "--precise", "--json"))["kl_divergence"]
 
     def test_schemes(self):
-        """Matrices alone change, and more bits lose less."""
+        """Only matrices change, and more bits lose less."""
         before, losses = self.kinds(MODEL), []
         for scheme, kind in (("zp2-32", ZP2_32), ("q4_0", Q4_0), ("q8_0", Q8_0)):
             out = self.path(scheme + ".gguf")
@@ -47,7 +47,7 @@ class QuantizeTest(FolderCase):
         self.assertLess(self.loss(out), 1e-3)
 
     def test_ternary_source(self):
-        """Ternary weights are read as what they mean."""
+        """Ternary weights are quantized from their values."""
         out = self.path("out.gguf")
         self.good("quantize", TALES, "-o", out, "--scheme", "q8_0")
         self.good("run", out, "-p", "Once", "-n", "4")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What README.md quotes is what the programs print: the story of ./demo.sh, whole, and the files that it names."""
+"""README.md quotes what the programs print, such as the whole story of ./demo.sh, and names files that exist."""
 import os
 import re
 import shlex

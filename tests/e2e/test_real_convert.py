@@ -16,7 +16,7 @@ TEXT = """<start_of_turn><|im_start|>user
 
 class RealConvertTest(Case):
     def seen(self, model, folder):
-        """What the model makes of a text: its ids, with control tokens and without, and the logits after it."""
+        """The model's results for a text: its ids, with control tokens and without, and the logits after it."""
         ids = [self.good("tokenize", model, "--ids", "--bos", "-f", "-", *more, stdin=TEXT.encode())
                for more in ((), ("--special",))]
         path = os.path.join(folder, "logits.safetensors")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""render: which template is taken, what it is given, and what becomes a control token."""
+"""render: the choice of the template, its variables, and which text becomes a control token."""
 import json
 import os
 import shutil
@@ -76,7 +76,7 @@ class RenderTest(FolderCase):
                 self.assertNotIn(1, plain)
 
     def test_words_run_across_the_edges_of_messages(self):
-        """As a tokenizer of the whole text would have it: "said: " + "Hello" gives the word " Hello"."""
+        """As if the whole text were tokenized at once: "said: " + "Hello" gives the word " Hello"."""
         found = json.loads(self.render("He said: {{ messages[0].content }}.", {"messages": [{"content": "Hello"}]}, TALES, "--ids"))
         self.assertEqual(found, [0, *json.loads(self.good("tokenize", TALES, "--ids", "-p", "He said: Hello."))])
 
@@ -155,7 +155,7 @@ class RenderTest(FolderCase):
                 self.assertEqual([wanted_notice in line for line in notices].count(True), 1, notices)
                 ids = json.loads(self.good("render", path, "--context", context, "--ids"))
                 self.assertEqual((ids[0], ids.count(0), ids.count(1)), (0, 1, 2))
-        # Of another family the same is taken as it is, or stood in for by that family's.
+        # For another family the same template is used as it is, or replaced by that family's.
         self.assertTrue(self.good("render", self.gguf("llama", {"": wrong}), "--context", context).startswith(b"Human"))
         self.assertIn(b"<|start_header_id|>user<|end_header_id|>\n\na",
                       self.good("render", self.gguf("llama", {}), "--context", context))

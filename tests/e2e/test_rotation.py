@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Weights in a rotated basis: what declares it is honoured whole or refused by name, adapters work beside it, and
+"""Weights in a rotated basis: what declares it is applied completely or refused by name, adapters work with it, and
 conversions keep it or undo it. tests/model/families.c compares the files with the reference outputs."""
 import array
 import json
@@ -75,7 +75,7 @@ class RotationTest(Case):
         self.assertGreater(self.worst(self.logits(ROTATED, "--ignore-key", KEY + "*"), plain), 1e-2)
 
     def test_adapters(self):
-        """Adapters see plain activations, beside rotated matrices and a rotated head as beside plain ones."""
+        """Adapters see plain activations, with rotated matrices and a rotated head as with plain ones."""
         draw, tensors = random.Random(5), []
         dims = gguf.read(PLAIN)[1]
         for name in ("blk.0.attn_q", "blk.0.attn_k", "blk.1.attn_output", "blk.1.ffn_gate", "blk.0.ffn_down"):
@@ -97,7 +97,7 @@ class RotationTest(Case):
         return path
 
     def test_kept(self):
-        """The basis goes along, under the names that tensors have in the target."""
+        """The basis is kept, under the names that tensors have in the target."""
         even = self.path("even.gguf")  # of one scale a tensor, which t16 needs
         with open(TERNARY, "rb") as file:
             data = bytearray(file.read())
@@ -113,7 +113,7 @@ class RotationTest(Case):
         floats = self.convert(TIED, "floats", "--to", "f32")
         with open(os.path.join(floats, "config.json"), encoding="utf-8") as file:
             config = json.load(file)
-        self.assertEqual(config["model_type"], "setun_hadamard_qwen3")  # which no other reader takes
+        self.assertEqual(config["model_type"], "setun_hadamard_qwen3")  # which other readers refuse
         self.assertIn("model.layers.0.self_attn.q_proj.weight", config["setun_hadamard"]["weight_names"])
         self.assertEqual(config["setun_hadamard"]["inverse_weight_names"], ["model.embed_tokens.weight"])
         self.assertEqual(self.logits(floats), self.logits(TIED))

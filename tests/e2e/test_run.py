@@ -27,7 +27,7 @@ class RunTest(Case):
         return self.good("run", TALES, *args, **more).decode()
 
     def test_errors_are_text(self):
-        """Whatever bytes a name has: no control characters, of which C1 ones have two bytes, and valid UTF-8."""
+        """For any bytes in a name: no control characters (C1 ones have two bytes), and valid UTF-8."""
         error = self.fails(1, "run", os.fsdecode(b"a\x1bb\xc2\x9bc\xedd\xc3\xa9"), "-p", "a")
         self.assertIn("a b??c?d\u00e9: ", error)
 
@@ -73,7 +73,7 @@ class RunTest(Case):
         self.assertEqual(self.ids("-p", PROMPT, "-n", 24, "--seed", 5, "--ignore-eos"), first)
         others = [self.ids("-p", PROMPT, "-n", 24, "--seed", seed, "--ignore-eos") for seed in (6, 7, 8)]
         self.assertTrue(any(other != first for other in others))
-        # without a seed, one is chosen and told, and gives the same text again
+        # without a seed, one is chosen and shown, and gives the same text again
         result = setun("run", TALES, "--ids", "-p", PROMPT, "-n", 24, "--ignore-eos", "--verbose")
         seed = result.stderr.decode().split("seed ")[1].split()[0]
         self.assertEqual(self.ids("-p", PROMPT, "-n", 24, "--ignore-eos", "--seed", seed), json.loads(result.stdout))
@@ -131,7 +131,7 @@ class RunTest(Case):
         text = "<|begin_of_text|>A"
         plain = self.ids("-p", text, "-n", 3, "--temp", 0)
         self.assertEqual(self.ids("-p", text, "-n", 3, "--temp", 0), plain)
-        # with --special the text begins with BOS, which is then there once
+        # with --special the text begins with BOS, which is then added only once
         self.assertEqual(self.ids("-p", text, "-n", 12, "--temp", 0, "--special"),
                          self.ids("-p", "A", "-n", 12, "--temp", 0))
 
@@ -159,7 +159,7 @@ class RunTest(Case):
 
 
 class EndsTest(Case):
-    """How a run is cut off."""
+    """Interrupting a run."""
 
     def start(self, *args, **more):
         return subprocess.Popen([COMMAND, "run", TALES, "-p", PROMPT, "--ignore-eos", "--isa", "scalar", "-t", "1", *args],

@@ -91,7 +91,7 @@ class OptionsTest(Case):
         self.assertEqual(set(penalized) & prompt, set(), "the prompt counts as well")
 
     def test_dry_and_its_breakers(self):
-        # repeated by the prompt: greedy text goes on repeating, DRY does not
+        # repeated by the prompt: greedy text continues to repeat, DRY does not
         text = "The cat sat on the mat and the cat ran: " * 5
         run = lambda *args: json.loads(self.good("run", TALES, "--ids", "-p", text + "The cat sat on the", "-n", 1,
                                                  "--temp", 0, *args))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What chat leaves on the screen, in tmux at three widths: wrapped lines, Ctrl-C, Ctrl-R, Ctrl-Z, other sizes."""
+"""What chat shows on the screen, in tmux at three widths: wrapped lines, Ctrl-C, Ctrl-R, Ctrl-Z, other sizes."""
 import os
 import shlex
 import shutil
@@ -26,7 +26,7 @@ class Screen:
         self.run("send-keys", *keys)
 
     def text(self):
-        """The rows up to the last that holds something; those that go on in the next one joined."""
+        """The rows up to the last that is not empty; rows that continue in the next are joined."""
         return self.run("capture-pane", "-p", "-J").rstrip()
 
     def expect(self, condition):

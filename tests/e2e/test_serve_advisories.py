@@ -69,7 +69,7 @@ class TemplateTest(ServerCase):
         self.assertFalse(os.path.exists(self.touched))
 
     def test_templates_of_requests(self):
-        """A request cannot bring a template of its own, nor reach the server's through its variables."""
+        """A request cannot supply its own template, nor reach the server's through its variables."""
         evil = self.attacks["globals"] % self.touched
         for more in ({"chat_template": evil}, {"template": evil}, {"chat_template_kwargs": {"chat_template": evil}},
                      {"chat_template_kwargs": {"messages": evil, "x": evil}}):

@@ -181,7 +181,7 @@ class AnthropicTest(TextCase):
             {"role": "assistant", "content": [{"type": "thinking", "thinking": "x", "signature": ""}, {"type": "text", "text": "a"}]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "time"}]}]}
         r = self.ask(**body).json
-        prompt = "Once upon a <tool_response>\ntime\n</tool_response> "  # the template knows nothing of results
+        prompt = "Once upon a <tool_response>\ntime\n</tool_response> "  # the template has no results
         self.assertEqual(r["content"][0]["text"], run_text("-n", 12, "--temp", 0, prompt=prompt))
         ids = json.loads(setun("tokenize", TALES, "-p", prompt, "--ids", "--bos").stdout)
         self.assertEqual(self.server.post("/v1/messages/count_tokens", body).json, {"input_tokens": len(ids)})
@@ -265,7 +265,7 @@ class DescriptionTest(TextCase):
             self.assertIn(path, d["paths"])
         fields = d["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
         self.assertEqual((fields["temperature"]["minimum"], fields["top_p"]["maximum"]), (0, 1))
-        for path, operations in d["paths"].items():  # what is described is there
+        for path, operations in d["paths"].items():  # every described path exists
             for method in operations:
                 r = self.server.request(method.upper(), path.replace("{name}", "x"), body="{" if method == "post" else None)
                 self.assertIn(r.status, (200, 400, 404), (method, path))
@@ -275,7 +275,7 @@ class DescriptionTest(TextCase):
 
 
 class TypesTest(ServerCase):
-    """What is of another type than the description of the interface says is refused, not passed over."""
+    """A value of another type than the description of the interface says is refused, not ignored."""
 
     def test_types(self):
         message = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}

@@ -21,7 +21,7 @@ TEXT = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
 
 @functools.cache
 def store():
-    """Three models: org/a is the tales model, org/b:Q another container of it, and tiny a synthetic one; and a bad one."""
+    """Three models: org/a is the tales model, org/b:Q another container of it, and tiny a synthetic one; and an invalid one."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder)
     shutil.copytree(TALES, os.path.join(folder, "org", "a"))
@@ -106,7 +106,7 @@ class NamesTest(ModelsCase):
         self.assertEqual(self.server.get("/health").json, {"status": "ok"})
 
     def test_at_once(self):
-        """Many ask for models that are not loaded yet, and some leave."""
+        """Many clients request models that are not loaded yet, and some leave."""
         found = []
         for _ in range(4):
             with self.server.socket() as s:
@@ -123,7 +123,7 @@ class NamesTest(ModelsCase):
 
 class RoomTest(ModelsCase):
     """Caches of 64 sequences: the budget does for one model, and not for two."""
-    room = 142 << 20  # beside what the process has without a model, which is more under sanitizers
+    room = 142 << 20  # in addition to the process's memory without a model, which is larger under sanitizers
 
     @classmethod
     def setUpClass(cls):
@@ -134,7 +134,7 @@ class RoomTest(ModelsCase):
         empty.stop()
         cls.options = ("--parallel", "64", "--memory", cls.budget, "--threads", "1", "--ctx", "256")
         with unittest.mock.patch.dict(os.environ, {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=0"
-                                                   ":thread_local_quarantine_size_kb=0"}):  # what is freed is given back
+                                                   ":thread_local_quarantine_size_kb=0"}):  # freed memory is returned
             super().setUpClass()
 
     def test_one_at_a_time(self):
@@ -142,7 +142,7 @@ class RoomTest(ModelsCase):
         self.assertEqual(self.loaded(), ["org/a"])
         self.assertEqual(self.ask("org/b").json["choices"][0]["text"], expected)
         self.assertEqual(self.loaded(), ["org/b"])
-        # What is being answered is finished first, and requests for it wait behind the model that is loaded next.
+        # Running answers are finished first, and further requests for that model wait behind the one that is loaded next.
         events, found = [], []
         with self.server.socket() as s:
             body = json.dumps({"model": "org/b", **TEXT, "max_tokens": 240, "ignore_eos": True, "stream": True}).encode()

@@ -203,7 +203,7 @@ class PageCase(TextCase):
 
     @classmethod
     def load(cls):
-        """The page, of which the browser remembers nothing."""
+        """The page in a browser without stored data."""
         cls.browser.size(1280, 860)
         cls.browser.dark(False)
         cls.browser.open("about:blank")
@@ -216,7 +216,7 @@ class PageCase(TextCase):
         self.proxy.answer, self.proxy.delay, self.proxy.asked, self.proxy.instead = None, 0, [], {}
 
     def tearDown(self):
-        """Nothing went against the policy, and no script failed."""
+        """Nothing violated the policy, and no script failed."""
         wrong = [entry for entry in self.browser.log() if "Failed to load resource" not in entry]
         self.assertEqual(wrong, [])
         self.assertFalse(self.browser.run("return window.hacked"))
@@ -248,7 +248,7 @@ class PageCase(TextCase):
             all.at(arguments[0]).querySelector(`[aria-label="${arguments[1]}"]`).click()""", message, label)
 
     def pages_answer(self, *texts):
-        """What the server answers to these messages, as the page shows it."""
+        """The server's answer to these messages, as the page shows it."""
         roles = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(texts)]
         r = self.server.post("/v1/chat/completions", {"messages": roles}).json
         return r["choices"][0]["message"]["content"].strip(), r["usage"]["completion_tokens"]

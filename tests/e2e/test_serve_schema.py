@@ -28,7 +28,7 @@ def top_logprobs_with_logprobs(body):
 
 
 def one_way_to_go_on(body):
-    """Only an answer is gone on with, and then none is begun."""
+    """Only an answer is continued, and then no other is begun."""
     if body.get("continue_final_message") is not True:
         return True
     messages = body.get("messages")
@@ -41,7 +41,7 @@ def mirostat_without_an_order(body):
 
 
 def one_answer_at_the_end(body):
-    """Which of two would be gone on with?"""
+    """Which of the two would be continued?"""
     messages = body.get("messages", body.get("input"))
     last = messages[-2:] if isinstance(messages, list) else []
     return not (len(last) == 2 and all(isinstance(m, dict) and m.get("role") == "assistant" for m in last))

@@ -123,7 +123,7 @@ def check_arguments(case, text):
 
 
 class RequiredTest(ToolCase):
-    """What must be called is called, by a model of tales too."""
+    """A required call is made, even by the tales model."""
 
     def test_chat(self):
         want = {"tools": [SHORT, PLAIN], "tool_choice": {"type": "function", "function": {"name": "get_weather"}}, "max_tokens": 200, "temperature": 1.5}
@@ -240,7 +240,7 @@ class FormatTest(ToolCase):
 
 
 class DescribedTest(ToolCase):
-    """A template that knows nothing of tools."""
+    """A template without tools."""
     template = "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
 
     def test_tools_are_described(self):

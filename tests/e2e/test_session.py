@@ -41,7 +41,7 @@ class SessionTest(FolderCase):
         first = self.go_on(PROMPT, 12)
         text = self.good("detokenize", TALES, *first).decode()
         got = self.go_on(" Then the dog said", 12)
-        # the same ids in one prompt: the parts are tokenized apart, as they were here
+        # the same ids in one prompt: the parts are tokenized separately, as they were here
         parts = [PROMPT + text, " Then the dog said"]
         ids = [json.loads(self.good("tokenize", TALES, "--ids", "-p", part)) for part in parts]
         self.assertEqual(ids[0][-len(first):], first, "the text splits as it was made")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tencent's formats in files: Sherry's trits exactly to other layouts and back, what it cannot hold, both type numbers, and
+"""Tencent's formats in files: Sherry's trits exactly to other layouts and back, trits that it cannot hold, both type numbers, and
 Q2_0C. Bytes and values are those of tools/make_quant_vectors.py."""
 import os
 import tempfile

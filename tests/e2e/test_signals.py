@@ -26,7 +26,7 @@ def watches(process, number):
 
 class Signals(FolderCase):
     def stop(self, number, ready, *args, times=1):
-        """Runs the command, sends the signal once ready(process), and gives what stderr says."""
+        """Runs the command, sends the signal once ready(process), and returns its stderr."""
         process = subprocess.Popen([COMMAND, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
         end = time.monotonic() + SECONDS
