@@ -2,7 +2,7 @@
 # Builds the wheel of python/, installs it into a fresh virtual environment, and tests it there: nothing of the source tree
 # is seen but the tests. Looks also at its type hints where mypy can be had.
 # usage: tools/check_python.sh BUILD
-# Exits with 77, with a reason, where pip cannot bring what it needs.
+# Exits with 77, with a reason, where pip cannot install what it needs.
 set -eu
 build=$(cd "${1:?BUILD}" && pwd)
 cd "$(dirname "$0")/.."

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs synthetic models of some hundred megabytes under many memory budgets, mapped, and held, and compares.
+"""Runs synthetic models of some hundred megabytes under many memory budgets, mapped, and resident, and compares.
 
 usage: tools/check_streaming.py BUILD FOLDER
 

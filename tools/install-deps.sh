@@ -64,7 +64,7 @@ elif command -v pacman >/dev/null 2>&1; then system=5
 elif command -v brew >/dev/null 2>&1; then system=6
 else system=0; fi
 
-# What is missing: `lacks` names it, `packages` would bring it. Fills both from the table.
+# What is missing: `lacks` names it, `packages` are the packages that have it. Fills both from the table.
 look() {
   lacks='' packages=''
   while read -r need seen debian fedora arch macos; do

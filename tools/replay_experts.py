@@ -96,28 +96,28 @@ class Cache:
     """Experts with ranks, of which the lowest goes first; ranks only change when an expert is used."""
 
     def __init__(self, capacity):
-        self.capacity, self.held, self.heap, self.hits, self.wanted = capacity, {}, [], 0, 0
+        self.capacity, self.cached, self.heap, self.hits, self.wanted = capacity, {}, [], 0, 0
 
     def use(self, expert, rank, pinned):
         self.wanted += 1
-        hit = expert in self.held
+        hit = expert in self.cached
         self.hits += hit
-        if not hit and len(self.held) >= self.capacity:
+        if not hit and len(self.cached) >= self.capacity:
             aside = []
             while self.heap:
                 item = heapq.heappop(self.heap)
-                if self.held.get(item[1]) != item[0]:
+                if self.cached.get(item[1]) != item[0]:
                     continue  # it has another rank by now
                 if item[1] in pinned:
                     aside.append(item)
                     continue
-                del self.held[item[1]]
+                del self.cached[item[1]]
                 break
             for item in aside:
                 heapq.heappush(self.heap, item)
-            if len(self.held) >= self.capacity:
+            if len(self.cached) >= self.capacity:
                 return False  # all are wanted now: it is read and not kept
-        self.held[expert] = rank
+        self.cached[expert] = rank
         heapq.heappush(self.heap, (rank, expert))
         return hit
 
@@ -137,8 +137,8 @@ def replay(n, demands, after, capacity):
                 scores, each, scale = [s / scale for s in scores], each / scale, 1.0
                 for rule in ("score",):
                     cache = caches[rule]
-                    cache.held = {e: (scores[e], r[1]) for e, r in cache.held.items()}
-                    cache.heap = [(r, e) for e, r in cache.held.items()]
+                    cache.cached = {e: (scores[e], r[1]) for e, r in cache.cached.items()}
+                    cache.heap = [(r, e) for e, r in cache.cached.items()]
                     heapq.heapify(cache.heap)
         for (expert, selected), later in zip(used, after[place]):
             clock += 1

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""README.md quotes what the programs print, such as the whole story of ./demo.sh, and names files that exist."""
+"""README.md quotes what the programs print, such as the whole story of ./demo.sh; pages name files and functions that exist."""
+import glob
 import os
 import re
 import shlex
@@ -42,10 +43,31 @@ class ReadmeTest(Case):
                 result = subprocess.run([sys.executable, tool, word], cwd=folder, capture_output=True)
                 self.assertEqual((result.returncode, os.listdir(folder)), (status, []))
 
-    def test_files(self):
-        for name in re.findall(r"\]\(([^)#:]+)\)", read("README.md")):
-            with self.subTest(file=name):
-                self.assertTrue(os.path.exists(os.path.join(ROOT, name)))
+    def pages(self):
+        for path in ["README.md", "CONTRIBUTING.md", *sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")))]:
+            yield os.path.relpath(os.path.join(ROOT, path), ROOT), read(path)
+
+    def test_links(self):
+        for page, text in self.pages():
+            for name in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+                with self.subTest(page=page, file=name):
+                    self.assertTrue(os.path.exists(os.path.join(ROOT, os.path.dirname(page), name)))
+
+    def test_names(self):
+        """Files, and functions and constants of the source."""
+        folders = ("src", "include", "apps", "tests", "tools", "bench", "examples", "cmake", "python")
+        files = [os.path.join(at, name) for folder in folders for at, _, names in os.walk(os.path.join(ROOT, folder)) for name in names]
+        code = [path for path in files if path.endswith((".c", ".h", ".def"))]
+        names = {os.path.basename(path) for path in files}
+        words = {word for path in code for word in re.findall(r"\b(?:st|setun|ST|SETUN)_\w+", read(path))}
+        self.assertGreater(len(words), 1000)
+        for page, text in self.pages():
+            for name in re.findall(r"`(?:\w+/)*([a-z]\w*\.(?:c|h|def|py|sh))`", text):
+                with self.subTest(page=page, file=name):
+                    self.assertTrue(name in names)
+            for name in re.findall(r"`((?:st|setun|ST)_(?!NAME)[a-zA-Z0-9_]+)`", text):
+                with self.subTest(page=page, name=name):
+                    self.assertTrue(name in words)
 
 
 if __name__ == "__main__":
