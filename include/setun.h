@@ -14,7 +14,7 @@
  *   setun_chat.h          chat
  *   setun_constraint.h    constraints; matching
  *   setun_files.h         inspection; conversion; output files
- *   setun_experimental.h  synthetic models; benchmarks
+ *   setun_experimental.h  synthetic models; quantization; benchmarks
  *
  * Conventions. Every function that can fail returns a setun_status and takes a `setun_error *` last, which may be NULL;
  * on failure it holds the status and a one-line message that names what failed, what was expected and what was found,
@@ -44,9 +44,10 @@
  * only added: a program built against an older version runs with a newer one. Declarations in setun_experimental.h, and
  * those marked "experimental" elsewhere, are excluded from that promise.
  *
- * Threads. A setun_model, setun_file or setun_constraint is immutable after creation: any number of threads may use one
- * at the same time. A setun_session, setun_context, setun_sampler, setun_matcher or setun_decoder belongs to one thread
- * at a time; only setun_session_stop and setun_context_stop may be called from another thread or from a signal handler.
+ * Threads. A setun_model, setun_adapters, setun_file, setun_chat or setun_constraint is immutable after creation: any
+ * number of threads may use one at the same time. Every other object (sessions, contexts, samplers, matchers, decoders,
+ * stop texts, renderings, replies, outputs) belongs to one thread at a time; only setun_session_stop and
+ * setun_context_stop may be called from another thread or from a signal handler.
  *
  * Processes. Objects that compute belong to the process that made them. In a forked child, sessions, contexts and
  * functions that need a model's weights (setun_model_measure_disk) return SETUN_ERROR_STATE; the text functions of a

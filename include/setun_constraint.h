@@ -44,8 +44,8 @@ typedef struct setun_constraint_params {
 SETUN_PARAMS(setun_constraint_params)
 
 /* `model` must outlive the constraint. An error message says what is wrong and where, or which limit was reached. The
- * caller frees *constraint with setun_constraint_free; matchers and samplers that use it keep it. What its texts need
- * beyond `memory`, or too many steps for the next token, fails with SETUN_ERROR_LIMIT for all of its matchers. */
+ * caller frees *constraint with setun_constraint_free; matchers and samplers that use it keep it. A text that needs more
+ * than `memory`, or too many steps for its next token, is SETUN_ERROR_LIMIT, from then on for all of its matchers. */
 SETUN_API setun_status setun_constraint_new(const setun_model *model, const setun_constraint_params *params,
                                             setun_constraint **constraint, setun_error *error);
 SETUN_API void setun_constraint_free(setun_constraint *constraint);
@@ -87,13 +87,13 @@ SETUN_API void setun_matcher_reset(setun_matcher *matcher);
  * says where.
  */
 SETUN_API setun_status setun_matcher_mask(setun_matcher *matcher, uint32_t *bits, size_t n, setun_error *error);
-/* May this token come next? */
+/* Whether this token may come next. */
 SETUN_API bool setun_matcher_allows(setun_matcher *matcher, setun_token id);
 /* Appends the token to the text. If it is not allowed, returns SETUN_ERROR_ARGUMENT and changes nothing. */
 SETUN_API setun_status setun_matcher_accept(setun_matcher *matcher, setun_token id, setun_error *error);
-/* Takes back the last `n` tokens. */
+/* Takes back the last `n` tokens; SETUN_ERROR_ARGUMENT if the text has fewer. */
 SETUN_API setun_status setun_matcher_rollback(setun_matcher *matcher, size_t n, setun_error *error);
-/* May the text end here? Must it end here? */
+/* Whether the text may end here, and whether it must. */
 SETUN_API bool setun_matcher_may_end(const setun_matcher *matcher);
 SETUN_API bool setun_matcher_must_end(setun_matcher *matcher);
 /* The tokens that must follow, as the model's tokenizer writes them, up to the first choice: at most `capacity` of them

@@ -61,10 +61,11 @@ typedef struct setun_model_params {
   uint64_t adapter_bytes; /* for all loaded at the same time: their numbers as float32, ranks rounded up to multiples of
                              16 */
   uint64_t beside;        /* additional bytes that the process will take: the plan counts them as `process` */
-  setun_experts_fn on_experts; /* called for each pass and layer with experts; NULL: not wanted */
-  void *experts_user;          /* which it receives, not `user` */
-  /* A file that setun_model_save_experts wrote: the cache of experts begins with those that it lists. A file that is
-   * not there, or a model whose experts are resident: none. SETUN_ERROR_FORMAT: it is of another model. */
+  setun_experts_fn on_experts; /* called for each pass and layer with experts; NULL: not needed */
+  void *experts_user;          /* passed to it instead of `user` */
+  /* A file that setun_model_save_experts wrote: the cache of experts begins with those that it lists. Ignored if the
+   * file does not exist or the experts are resident; SETUN_ERROR_FORMAT if it was written for another model. NULL: the
+   * cache begins empty. */
   const char *experts_state;
 } setun_model_params;
 
@@ -142,12 +143,12 @@ typedef struct setun_plan {
   uint64_t cache_pages;  /* part of `cache`: keys and values, as in setun_context_info */
   uint64_t cache_states; /* part of `cache`: states of recurrent layers */
   /* Experts that are not resident: they are read when a token needs them, into a cache of recently used ones. */
-  uint64_t expert_cache;       /* bytes of it; 0: experts are resident, or there are none */
-  uint64_t expert_token_bytes; /* of `streamed`: experts of one token */
-  uint32_t n_experts_cached;   /* that fit into the cache, from any layers */
-  uint32_t n_experts;          /* of all layers together */
+  uint64_t expert_cache;       /* the cache's bytes; 0: experts are resident, or there are none */
+  uint64_t expert_token_bytes; /* part of `streamed`: one token's experts */
+  uint32_t n_experts_cached;   /* experts that fit into the cache, from any layers */
+  uint32_t n_experts;          /* experts of all layers together */
   uint32_t n_expert_layers;    /* layers that have experts */
-  uint32_t n_experts_of_token; /* that one token uses in each such layer */
+  uint32_t n_experts_of_token; /* experts that one token uses in each such layer */
 } setun_plan;
 
 /* Makes the plan that setun_model_load would follow, without reading weights; `params` may be NULL. SETUN_ERROR_MEMORY
@@ -166,8 +167,8 @@ typedef struct setun_stream_stats {
   double packed_s;         /* time for converting weights to the kernels' order */
   double passes_s;         /* total time of passes; computing took passes_s - waited_s */
   const char *how;         /* such as "io_uring, O_DIRECT"; NULL: all weights are resident */
-  uint64_t expert_hits;    /* experts that a pass needed in a layer and found in the cache, */
-  uint64_t expert_misses;  /* and that were not in it */
+  uint64_t expert_hits;    /* experts that a pass needed in a layer: those in the cache, */
+  uint64_t expert_misses;  /* and those that had to be read */
   const char *expert_rule; /* which expert is replaced: "lru", the one that was used least recently, or "score", the one
                               that the fewest recent tokens used; NULL: experts are not cached */
 } setun_stream_stats;
@@ -179,8 +180,8 @@ SETUN_API setun_status setun_model_get_stream_stats(const setun_model *model, se
  * SETUN_ERROR_ARGUMENT for a layer that the model does not have. */
 SETUN_API setun_status setun_model_count_experts(const setun_model *model, uint32_t layer, uint64_t *hits,
                                                  uint64_t *misses, setun_error *error);
-/* Writes which experts the cache has to a file, for the next start. SETUN_ERROR_STATE where experts are resident. Waits
- * for a pass that runs. */
+/* Writes a list of the experts in the cache to a file, for the next start. SETUN_ERROR_STATE if the experts are
+ * resident. Waits for a running pass. */
 SETUN_API setun_status setun_model_save_experts(const setun_model *model, const char *path, setun_error *error);
 /* The disk's own speed: reads about `total_bytes` of the streamed weights into the same buffers and does nothing with
  * them. SETUN_ERROR_STATE if all weights are resident. */

@@ -16,7 +16,7 @@ typedef enum setun_status {
   SETUN_ERROR_UNSUPPORTED, /* well-formed, but not supported by this build */
   SETUN_ERROR_ARGUMENT,    /* the caller passed an invalid argument */
   SETUN_ERROR_LIMIT,       /* a limit was reached, such as the context length */
-  SETUN_ERROR_CANCELED,    /* setun_session_stop or a callback requested it */
+  SETUN_ERROR_CANCELED,    /* a stop function or a callback requested it */
   SETUN_ERROR_STATE        /* the object is not in the required state */
 } setun_status;
 
