@@ -1,4 +1,4 @@
-/* Serves eight prompts at once, each with a sampler of its own: one pass computes a token of every text that goes on,
+/* Serves eight prompts at once, each with a sampler of its own: one pass computes a token of every unfinished text,
  * so that the weights are read once for all of them: eight_prompts MODEL [PROMPT...] */
 #include <setun.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Streams two texts at once from one model, each in a thread of its own; the first one goes on until the main thread
+/* Streams two texts at once from one model, each in a thread of its own; the first one continues until the main thread
  * stops it, after the second has ended: two_sessions MODEL PROMPT PROMPT */
 #include <pthread.h>
 #include <setun.h>
@@ -29,7 +29,7 @@ static void show(const stream *st, const char *text, size_t length) {
   pthread_mutex_unlock(&output);
 }
 
-/* Where the context is full the text goes on from its beginning, so that a stream without an end has none. */
+/* When the context is full the text restarts from its beginning, so that the stream never ends. */
 static setun_status next(stream *st, const setun_token *prompt, size_t n, setun_token id) {
   if (setun_session_position(st->session) < setun_session_context(st->session)) {
     return setun_session_eval(st->session, &id, 1, NULL, &st->error);

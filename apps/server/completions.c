@@ -54,7 +54,7 @@ static st_json top_object(st_json *root, const choice *c, size_t i) {
     token_bytes(j->server, id, &bytes, &n);
     st_json text = bytes_value(root, bytes, n);
     const char *key = st_json_string(&text);
-    if (!key || strlen(key) != st_json_length(&text)) continue; // a text with a zero byte is no key
+    if (!key || strlen(key) != st_json_length(&text)) continue; // a text with a zero byte cannot be a key
     const st_json *before = st_json_find_n(&value, key, st_json_length(&text));
     if (!before || st_json_number(before) < logprob) st_json_set(root, &value, key, real_value(root, logprob));
   }

@@ -15,10 +15,10 @@ typedef struct prompt {
   setun_token *ids; // with a 0 after the last
   size_t n;
   bool logprobs;  // of its own tokens, too
-  bool added_bos; // its first token is no part of the text that was sent
+  bool added_bos; // its first token is not part of the text that was sent
 } prompt;
 
-// One token of a text, with the likeliest beside it.
+// One token of a text, with the likeliest alternatives.
 typedef struct token_entry {
   setun_token id;
   bool absent;  // nothing is known of how likely it was: a prompt's first token
@@ -64,8 +64,8 @@ struct choice {
   choice_state state;
   choice_end end;
   int sequence;
-  size_t done;      // tokens of the prompt that are computed
-  size_t cached;    // of these, tokens that need not be
+  size_t done;                       // tokens of the prompt that are computed
+  size_t cached;                     // of these, tokens that need not be
   setun_token next[1 + FORCED_MOST]; // drawn, and what must follow: the n_next tokens that are not yet computed
   size_t n_next;
   setun_sampler *sampler;
@@ -126,8 +126,8 @@ struct job {
   embedding_request embedding;
   setun_rendering *rendering;
   tool_choice tool_choice;
-  char *tool_name; // NULL: any
-  bool one_call;   // an answer ends with its first call
+  char *tool_name;              // NULL: any
+  bool one_call;                // an answer ends with its first call
   setun_constraint *constraint; // of all answers; NULL: any text
   bool sure_calls;              // which makes calls whole
   bool keep_asked;
@@ -157,7 +157,7 @@ void reply_count(server *s, exchange *x, read_fn read);
 // What a choice needs to draw: made when it gets a place, freed when it ends.
 bool choice_open(choice *c, problem *p);
 void choice_close(choice *c);
-// Takes the logits after the prompt's token `at`, of which the prompt goes on.
+// Takes the logits after the prompt's token `at`, with which the prompt continues.
 bool choice_take_prompt(choice *c, size_t at, const float *logits, problem *p);
 // Draws a token. Sets `end` where the text ends with it, else `next`.
 bool choice_draw(choice *c, const float *logits, problem *p);

@@ -24,7 +24,7 @@ void push(st_json *root, st_json *array, st_json value);
 st_json bytes_value(st_json *root, const char *bytes, size_t n);
 st_json real_value(st_json *root, double value);
 
-// A request's error. Zero-initialize: status 0 is none.
+// A request's error. Zero-initialize: status 0 is no error.
 typedef struct problem {
   unsigned status;
   const char *type, *code; // static text; code NULL: none
@@ -49,7 +49,7 @@ st_json problem_value(st_json *root, const problem *p);
 void reply_problem(exchange *x, const problem *p);
 void reply_json(exchange *x, st_json *root);
 // Appends "event: name" (where it is not NULL) and "data: ..." to a stream; frees the document. False: out of memory,
-// or the reader is gone.
+// or the reader has disconnected.
 bool send_event(exchange *x, const char *event, st_json *root);
 
 #endif

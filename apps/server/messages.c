@@ -103,7 +103,7 @@ static bool is_answer(const st_json *message) {
   return role && !strcmp(role, "assistant");
 }
 
-// Whether the last message is to be gone on with, rather than answered.
+// Whether the last message is to be continued, rather than answered.
 static bool wants_more(const st_json *body, const st_json *messages, bool *more, problem *p) {
   const st_json *go_on = st_json_get(body, "continue_final_message"), *add = st_json_get(body, "add_generation_prompt");
   size_t n = st_json_size(messages);

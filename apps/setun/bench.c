@@ -96,8 +96,8 @@ static setun_status time_decode(setun_session *session, const setun_token *ids, 
   return s;
 }
 
-// Bytes to measure reading with while the model is in memory; 0 where the budget leaves too little beside it, so that
-// it is measured once the model is freed.
+// Bytes to measure reading with while the model is in memory; 0 where the budget leaves too little in addition to it,
+// so that it is measured once the model is freed.
 static uint64_t reading_buffer(const setun_model *model, const bench_options *o) {
   enum { CACHED = 64 << 20, ENOUGH = 256 << 20 };
   setun_plan plan = model_plan_of(model);
@@ -380,12 +380,9 @@ const command command_bench = {
         "measures in the same run how fast this machine reads memory and multiplies with the same threads and "
         "instruction set: reading between the runs of decode, if the budget has room for its buffer in addition to the "
         "model, since some machines change their pace within seconds. The percentages show how close to these limits "
-        "the model's "
-        "own work reaches.\n"
+        "the model's own work reaches.\n"
         "With --synthetic no MODEL is needed: a synthetic model of that shape is used, as large and as fast as the "
-        "real one. "
-        "Its "
-        "weights are random and generated while loading.",
+        "real one. Its weights are random and generated while loading.",
     .groups = {{"options", OPTION_ROWS(rows), 0},
                {"synthetic models", OPTION_ROWS(synthetic_rows), 0},
                COMPUTE_GROUP(bench_options),

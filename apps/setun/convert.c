@@ -78,14 +78,10 @@ const command command_convert = {
     .max_arguments = 1,
     .details =
         "Reads a GGUF file or a Hugging Face directory. The trits stay the same, and each scale keeps its float32 "
-        "value; "
-        "what the target cannot hold is refused before anything is written, with the tensor, the reason and suitable "
-        "layouts "
-        "that "
-        ". Floats that are trits times scales are recognized, and latent weights of checkpoints that declare BitNet "
-        "quantization are made ternary as in training. With a float layout, quantized weights become floats too. All "
-        "other tensors, the tokenizer and the metadata are carried "
-        "over.\n"
+        "value; what the target cannot hold is refused before anything is written, with the tensor, the reason and "
+        "layouts that can hold it. Floats that are trits times scales are recognized, and latent weights of "
+        "checkpoints that declare BitNet quantization are made ternary as in training. With a float layout, quantized "
+        "weights become floats too. All other tensors, the tokenizer and the metadata are carried over.\n"
         "The target gets its name when it is complete; after Ctrl-C nothing remains. An existing GGUF file is "
         "replaced, even SRC itself, but not the model's other files; a directory must be empty or new.",
     .groups = {{"options", OPTION_ROWS(rows), 0}},

@@ -28,8 +28,7 @@ static const option rows[] = {
      "count the zeros of each ternary tensor, and its columns of zeros"},
     {0, "tensor", OPTION_TEXT, AT(tensor), "NAME", 0, 0,
      "write this tensor to -o FILE as float32, dequantized, with rows as the model uses them; a quantized weight that "
-     "is "
-     "stored as several tensors is named by its module"},
+     "is stored as several tensors is named by its module"},
     {'o', "output", OPTION_FILE, AT(output), "FILE", 0, 0, "the safetensors file for --tensor"},
 };
 

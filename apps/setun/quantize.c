@@ -113,15 +113,12 @@ const command command_quantize = {
     .min_arguments = 1,
     .max_arguments = 1,
     .details =
-        "Reads a GGUF file or a Hugging Face directory and writes a GGUF file. Each weight of the layers' "
-        "matrices becomes the "
-        "nearest code, with the scales of least squared error; norms, biases and routers are kept. A "
-        "matrix whose rows "
-        "the scheme's blocks do not divide is refused by name before anything is written.\n"
+        "Reads a GGUF file or a Hugging Face directory and writes a GGUF file. Each weight of the layers' matrices "
+        "becomes the nearest code, with the scales of least squared error; norms, biases and routers are kept. A "
+        "matrix whose rows the scheme's blocks do not divide is refused by name before anything is written.\n"
         "In a recipe, patterns match the names of the target's tensors (blk.0.ffn_down.weight), with * and ?; the "
-        "first line that "
-        "matches applies, \"keep\" is a scheme, and tensors that no line matches are kept. \"setun perplexity DST "
-        "--against SRC\" measures the loss.",
+        "first line that matches applies, \"keep\" is a scheme, and tensors that no line matches are kept. \"setun "
+        "perplexity DST --against SRC\" measures the loss.",
     .groups = {{"options", OPTION_ROWS(rows), 0}},
     .run = run,
 };

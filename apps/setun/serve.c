@@ -303,10 +303,10 @@ const command command_serve = {
     .details = "Listens, loads the model, and answers requests until it is stopped (Ctrl-C, SIGTERM): answers that "
                "have begun are then finished; a second signal ends it at once. The first line on standard output is "
                "the address, where a browser finds a page to chat on. Requests that do not say how tokens are sampled "
-               "use the options under `sampling`.\nWith "
-               "--models each request names the model that is to answer. A model is loaded when it is first requested, "
-               "and requests for it wait; if it does not fit into memory with those that are loaded, the least "
-               "recently requested one is unloaded, once it has finished the answers that it had begun.",
+               "use the options under `sampling`.\n"
+               "With --models each request names the model that is to answer. A model is loaded when it is first "
+               "requested, and requests for it wait; if it does not fit into memory with those that are loaded, the "
+               "least recently requested one is unloaded, once it has finished the answers that it had begun.",
     .groups = {{"options", OPTION_ROWS(rows), 0},
                SAMPLING_GROUP(serve_options),
                COMPUTE_GROUP(serve_options),

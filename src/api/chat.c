@@ -374,7 +374,7 @@ bool setun_reply_is_over(const setun_reply *reply) {
   return reply && reply->calls.over;
 }
 
-// A setun_reply_fn: what the channels give goes on to the calls, but for thoughts and the like.
+// A setun_reply_fn: passes the channels' text on to the calls, except for reasoning and the like.
 static bool route(setun_channel channel, const char *text, size_t length, void *user) {
   setun_reply *r = user;
   st_calls *c = &r->calls;

@@ -24,7 +24,7 @@ static const st_matcher *const_matcher_of(const setun_matcher *m) {
   return (const st_matcher *)(const void *)m;
 }
 
-// The model's vocabulary as a trie, made by whoever needs it first.
+// The model's vocabulary as a trie, built when it is first needed.
 static setun_status trie_of(const setun_model *model, const st_token_trie **out, setun_error *err) {
   st_token_trie *made = NULL, *found = atomic_load(model->trie);
   if (!found) {

@@ -155,7 +155,7 @@ static setun_status find_packed(const st_directory *d, const st_tensor *t, bool 
   return SETUN_OK;
 }
 
-// Is it a tensor of scales, which are no weights?
+// Whether it is a tensor of scales, which are not weights.
 static bool is_scale(const st_directory *d, const char *name) {
   bool mlx = st_json_get(d->config, "quantization") && (ends_with(name, ".scales") || ends_with(name, ".biases"));
   return mlx || ends_with(name, ".scale") || ends_with(name, "_scale");

@@ -1,6 +1,6 @@
 // System memory. Linux: /proc and control groups; other systems: only the peak.
 #define _POSIX_C_SOURCE 200809L
-#define _DEFAULT_SOURCE // struct rusage's fields beside the times
+#define _DEFAULT_SOURCE // struct rusage's fields other than the times
 #include "base/system_memory.h"
 
 #include "base/cgroup.h"

@@ -26,10 +26,10 @@ typedef struct st_tool_format {
   const char *opens[ST_TOOL_OPENS];   // either begins calls; NULL: there is none
   const char *call_open, *call_close; // around each call inside of that; NULL: nothing
   const char *close;                  // after the last call; NULL: nothing
-  const char *stop;                   // a token after calls that ends an answer, beside the model's own; NULL: none
-  bool bare;                          // JSON: an object at the beginning of an answer is a call, too
-  bool list;                          // JSON: calls are written as one list
-  const char *arguments;              // JSON: the key of the arguments
+  const char *stop;      // a token after calls that ends an answer, in addition to the model's own; NULL: none
+  bool bare;             // JSON: an object at the beginning of an answer is a call, too
+  bool list;             // JSON: calls are written as one list
+  const char *arguments; // JSON: the key of the arguments
   const char *name_open, *name_close; // NAMED and FIELDS: around the name; name_open NULL: nothing before it
   const char *after;                  // NAMED: between the arguments and call_close; NULL: nothing
   const char *key_open, *key_close, *value_open, *value_close; // FIELDS: around an argument; value_open NULL: nothing

@@ -262,7 +262,7 @@ static setun_status collect_bound(st_conversion *p, setun_error *err) {
   return s;
 }
 
-// Whether the tensor was collected with the weights: not the norms beside them, and not scales that stay tensors.
+// Whether the tensor was collected with the weights: neither their norms, nor scales that stay tensors.
 static bool is_bound(const st_conversion *p, const st_tensor *t) {
   if (!p->weights.n || !p->weights.used[t - p->d->tensors]) return false;
   unit u = unit_of(p, t);

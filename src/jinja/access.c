@@ -131,7 +131,7 @@ bool st_jinja_get_item(st_jinja_run *run, st_jinja_value v, st_jinja_value key, 
   return true;
 }
 
-// A bound of a slice, as Python clamps it; `absent` when it is none.
+// A bound of a slice, as Python clamps it; `absent` if there is none.
 static bool bound(st_jinja_run *run, st_jinja_value v, int64_t n, int64_t low, int64_t high, int64_t absent,
                   int64_t *out) {
   if (v.kind == JINJA_NONE) {

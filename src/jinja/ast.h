@@ -137,7 +137,7 @@ void *st_jinja_compile_allocate(st_jinja_compiler *c, size_t count, size_t size)
 void *st_jinja_compile_room(st_jinja_compiler *c, void *items, size_t n, size_t *capacity, size_t size, size_t first);
 bool st_jinja_add_node(st_jinja_compiler *c, st_jinja_nodes *list, st_jinja_node *node);
 
-// lex.c. Token types beside single characters.
+// lex.c. Token types other than single characters.
 typedef enum {
   TOKEN_END,
   TOKEN_DATA,

@@ -18,7 +18,7 @@ typedef enum {
 struct st_jinja_iterator {
   iter_kind kind;
   st_jinja_value source;
-  size_t at; // elements or bytes gone by
+  size_t at; // elements or bytes so far
   const char *name;
   st_jinja_arguments args;
   bool started, ended;

@@ -66,7 +66,7 @@ setun_status st_hf_windows(const st_json *c, const st_spec *spec, st_hparams *h,
   if (s == SETUN_OK) s = st_json_bool(c, "use_sliding_window", &use, err);
   if (s == SETUN_OK && !use && !rule->with_switch && h->window) {
     s = st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                "use_sliding_window: expected true beside a sliding_window of %u, which the official class always "
+                "use_sliding_window: expected true with a sliding_window of %u, which the official class always "
                 "uses, found false",
                 h->window);
   }

@@ -65,7 +65,7 @@ typedef struct st_model {
   st_basis *bases;                  // the last that was made first; NULL: there are none
   uint32_t max_rotated_columns;     // of all matrices with inputs in another basis; 0: there are none
   uint64_t identity;                // a hash of all tensors' names, shapes and some of their bytes, without adapters
-  setun_experts_fn on_experts;      // NULL: nobody wants to know
+  setun_experts_fn on_experts;      // NULL: not needed
   void *experts_user;
   uint64_t n_params, weight_bytes, bytes_per_token, macs_per_token, head_macs, float_macs;
 } st_model;

@@ -274,7 +274,7 @@ static setun_status check_tensors(const declaration *d, const st_rotation *r) {
   const char *head = d->object ? "lm_head.weight" : "output.weight";
   bool untied = st_directory_find(d->d, head) != NULL;
   if (s != SETUN_OK || !r->embedding) return s;
-  if (r->tied_output && untied) return fail(d, "tied_output", "false beside a head of its own", "true");
+  if (r->tied_output && untied) return fail(d, "tied_output", "false with a separate head", "true");
   if (!r->tied_output && !untied) return fail(d, "tied_output", "true with a rotated embedding as the head", "false");
   return s;
 }

@@ -1,11 +1,10 @@
-// Experts that are not resident: a cache of them, keyed by layer and expert, of as many as the memory plan has room
-// for. What a pass needs of a layer and the cache does not have is read together, past the page cache, and given to the
-// pass as it arrives; until the pass is done with an expert it stays. Which expert makes room for another is up to
-// expert_policy.h.
+// Experts that are not resident: a cache, keyed by layer and expert, of as many as the memory plan has room for. What a
+// pass needs of a layer and the cache does not have is read together, past the page cache, and passed on as it arrives;
+// an expert stays until the pass is done with it. expert_policy.h decides which expert is replaced.
 //
 // An expert's matrices - gate, up and down - are read as one record. Records whose matrices are stored in the device's
-// order are used where they were read; of others the slot has the matrices in that order, and what was read is in one
-// of a few further buffers meanwhile.
+// order are used where they were read; others are read into one of a few further buffers, and the slot has the matrices
+// in the device's order.
 //
 // One thread at a time: that of the pass. Any thread may ask for the statistics.
 #ifndef SETUN_PLACEMENT_EXPERT_CACHE_H
@@ -17,19 +16,19 @@
 
 typedef struct st_expert_cache st_expert_cache;
 
-// A cache as the plan wants it. All that it is given must outlive it. Freed with st_expert_cache_free, which accepts
+// A cache as planned. All arguments must outlive it. Freed with st_expert_cache_free, which accepts
 // NULL.
 setun_status st_expert_cache_new(const st_model *model, const st_memory_plan *plan, const st_directory *directory,
                                  st_pool *pool, const st_log *log, st_expert_cache **cache, setun_error *err);
 // A matrix of an expert, made without codes; `item` is its own in the plan. All of an expert are added one after the
-// other. Its scales are there already where the item is direct.
+// other. Its scales have been read if the item is direct.
 setun_status st_expert_cache_add(st_expert_cache *cache, const st_memory_item *item, const st_weight *weight,
                                  const st_format *format, st_dmatrix *matrix, setun_error *err);
 // After the last matrix: reading may begin.
 setun_status st_expert_cache_open(st_expert_cache *cache, setun_error *err);
 void st_expert_cache_free(st_expert_cache *cache);
 
-// What a pass calls, as st_supply says. `end`: the pass is over, whether it wanted all or not.
+// What a pass calls, see st_supply. `end`: the pass is over, whether it used all experts or not.
 setun_status st_expert_cache_want(st_expert_cache *cache, const st_expert_demand *demand, setun_error *err);
 setun_status st_expert_cache_next(st_expert_cache *cache, bool in_order, uint32_t *places, uint32_t *n,
                                   setun_error *err);
@@ -37,22 +36,22 @@ void st_expert_cache_done(st_expert_cache *cache);
 void st_expert_cache_end(st_expert_cache *cache);
 void st_expert_cache_poll(st_expert_cache *cache);
 
-// The experts that are there, as layer * n_expert + expert, the one that would make room last first; how many they are.
-// `experts` has room for all of the model. No pass runs.
+// The experts in the cache, as layer * n_expert + expert, those that would be replaced last first; returns their
+// number. `experts` has room for all of the model. No pass runs.
 size_t st_expert_cache_list(const st_expert_cache *cache, uint32_t *experts);
-// Reads the experts of such a list, as many as there are empty slots for; those that the model does not have are
-// passed over, as are those that are there.
+// Reads the experts of such a list, as many as there are empty slots for; those that the model does not have, and those
+// already in the cache, are skipped.
 setun_status st_expert_cache_warm(st_expert_cache *cache, const uint32_t *experts, size_t n, setun_error *err);
 
-// Reads about `total_bytes` of experts one after the other, and does nothing with them: the disk's own speed. Some of
-// what the cache had is gone afterwards.
+// Reads about `total_bytes` of experts one after the other, and does nothing with them: the disk's own speed. Some
+// cached experts are lost.
 setun_status st_expert_cache_measure(st_expert_cache *cache, uint64_t total_bytes, uint64_t *read, setun_error *err);
 
 typedef struct st_expert_stats {
   st_stream_stats read;
-  uint64_t hits, misses; // experts that passes wanted of layers: that were there, that were not
-  double packed_s;       // that matrices were put into the device's order
-  const char *rule;      // by which experts make room for others now: "lru" or "score"
+  uint64_t hits, misses; // experts that passes needed in layers: in the cache, and not in it
+  double packed_s;       // time for converting matrices to the device's order
+  const char *rule;      // which experts are replaced now: "lru" or "score"
 } st_expert_stats;
 st_expert_stats st_expert_cache_get_stats(const st_expert_cache *cache);
 // The hits and misses of one layer.

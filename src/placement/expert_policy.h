@@ -1,8 +1,8 @@
-// Which expert a cache of experts gives up first: the one that was used longest ago (LRU), or the one with the lowest
-// score, its part of the tokens of late: score = 0.999 score + 0.001 selected, for each token (requirement R1.8).
+// Which expert a cache replaces first: the least recently used one (LRU), or the one with the lowest score, its share
+// of recent tokens: score = 0.999 score + 0.001 selected, for each token (requirement R1.8).
 //
-// Which of the two is better depends on the text. Both are followed with tables of what a cache of this capacity would
-// hold (no weights), and the one with more hits of late decides.
+// Which of the two is better depends on the text. Both are simulated with tables of what a cache of this capacity would
+// hold (no weights), and the one with more recent hits decides.
 #ifndef SETUN_PLACEMENT_EXPERT_POLICY_H
 #define SETUN_PLACEMENT_EXPERT_POLICY_H
 
@@ -25,7 +25,7 @@ void st_expert_policy_pass(st_expert_policy *policy, uint32_t tokens);
 // `selected` of the pass's tokens go to the expert.
 void st_expert_policy_use(st_expert_policy *policy, uint32_t expert, uint32_t selected);
 
-// Whether `a` is to be given up before `b`.
+// Whether `a` is replaced before `b`.
 bool st_expert_policy_before(const st_expert_policy *policy, uint32_t a, uint32_t b);
 
 // The rule that decides now.

@@ -1,7 +1,7 @@
-// Which experts a cache has, in a file beside the model, so that the next start begins with them.
+// A file that lists the experts in a cache, so that the next start begins with them.
 //
 // The file: "SETUNEXP", version 1, the number of experts that follow, the model's identity (two halves, the low one
-// first), and for each expert layer * n_expert + expert, the one that would make room last first. Numbers of 32 bits,
+// first), and for each expert layer * n_expert + expert, the one that would be replaced last first. Numbers of 32 bits,
 // little-endian.
 #ifndef SETUN_PLACEMENT_EXPERT_STATE_H
 #define SETUN_PLACEMENT_EXPERT_STATE_H

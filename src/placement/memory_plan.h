@@ -2,11 +2,11 @@
 // budget. Made from the bound weights, before any are read; loading follows it.
 //
 // Resident first: vectors; then the head, after which a prompt has nothing left to read; then attention's matrices, a
-// layer after the other, then the MLPs' (or what layers with experts have beside these), spread evenly over the layers,
-// so that each layer leaves as much to be read while it computes as the next one. Then experts: as many as there is
-// room for, in a cache, of which a token's of one layer are the least. The embedding last, of which a token needs one
-// row. What is left of layers streams through a ring of two units, a unit being what of one layer is not resident, or a
-// piece of the head. Of an embedding that is not resident the rows are read one by one.
+// layer after the other, then the MLPs' (or, in layers with experts, what is not an expert), spread evenly over the
+// layers, so that each layer leaves as much to be read while it computes as the next one. Then experts: as many as
+// there is room for, in a cache, of which a token's of one layer are the least. The embedding last, of which a token
+// needs one row. What is left of layers streams through a ring of two units, a unit being what of one layer is not
+// resident, or a piece of the head. Of an embedding that is not resident the rows are read one by one.
 #ifndef SETUN_PLACEMENT_MEMORY_PLAN_H
 #define SETUN_PLACEMENT_MEMORY_PLAN_H
 
@@ -63,10 +63,10 @@ typedef struct st_expert_plan {
   uint64_t records;       // bytes of all of them as they are read
   uint32_t n_buffers;     // that are read into, where they are not direct
   uint32_t capacity;      // of the cache; 0: there is none
-  const uint32_t *forced; // for tests: that capacity, whatever the budget; NULL: no
+  const uint32_t *forced; // for tests: the capacity, whatever the budget; NULL: by the budget
 } st_expert_plan;
 
-// What is read of the experts of one token, if the cache has none of them; 0: experts are not cached.
+// Bytes that are read for the experts of one token, if the cache has none of them; 0: experts are not cached.
 static inline uint64_t st_expert_token_bytes(const st_expert_plan *e) {
   return e->capacity ? e->records / e->n * e->used * e->n_layers : 0;
 }

@@ -224,7 +224,7 @@ static setun_status find_basis(st_loader *l, const st_bound *b, const st_basis *
   return m->backend->vector_new(m->device, signs, width, &made->signs, l->err);
 }
 
-// The order of the weight's columns. Matrices with one input mostly share it, and stand near one another.
+// The order of the weight's columns. Matrices with one input mostly share it, and are near one another.
 static setun_status find_order(st_loader *l, const st_bound *b, const st_basis **basis) {
   enum { NEAR = 64 };
   if (b == &l->weights->items[l->weights->embedding]) {

@@ -32,7 +32,7 @@ typedef struct st_placement_options {
   bool mapped;                    // the file is mapped, not read, where the device can use its bytes directly
   const uint32_t *resident_parts; // for tests: number of resident attentions and MLPs, regardless of the budget; NULL:
                                   // by the budget
-  const uint32_t *cached_experts; // for tests: so many in the cache, whatever the budget; NULL: no
+  const uint32_t *cached_experts; // for tests: the number in the cache, whatever the budget; NULL: by the budget
 } st_placement_options;
 
 // A model, with its plan and streamer.

@@ -8,7 +8,8 @@
 
 typedef struct st_read_view {
   st_directory directory; // the one that was opened, but for its files
-  // What memory has: range i at pointers[i]. Whoever reads sets them before, and the count to 0 when they are gone.
+  // What memory has: range i at pointers[i]. A reader sets them before, and the count to 0 when they are no longer
+  // valid.
   const st_stream_range *ranges;
   const uint8_t *const *pointers;
   size_t n_ranges;
@@ -21,7 +22,7 @@ typedef struct st_read_view {
 setun_status st_read_view_open(st_read_view *view, const st_directory *directory, setun_error *err);
 void st_read_view_close(st_read_view *view);
 
-// What was read of a file that others write to is of no use: an error where one was since it was opened.
+// Bytes of a file that others write to are useless: an error if one was written to since it was opened.
 setun_status st_read_view_check(const st_read_view *view, setun_error *err);
 
 #endif

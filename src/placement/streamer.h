@@ -38,7 +38,7 @@ const st_supply *st_streamer_supply(st_streamer *streamer);
 typedef struct st_streamer_stats {
   st_stream_stats read;
   double passes_s, packed_s;
-  uint64_t expert_hits, expert_misses; // experts that layers wanted and the cache had, or had not
+  uint64_t expert_hits, expert_misses; // experts that layers needed: in the cache, and not in it
   const char *expert_rule;             // see st_expert_stats; NULL: experts are not cached
 } st_streamer_stats;
 st_streamer_stats st_streamer_get_stats(const st_streamer *streamer);

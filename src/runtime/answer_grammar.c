@@ -103,7 +103,7 @@ static bool is_open(const st_json *schema) {
   return st_json_members(st_json_get(schema, "properties")) > 0;
 }
 
-// The schema without members that it does not name: what a function does not know is no argument of it.
+// The schema without members that it does not name: a function takes only the arguments that it names.
 static setun_status closed_node(st_grammar *g, const st_json *schema, st_node *out, setun_error *err) {
   if (!is_open(schema)) return schema_node(g, schema, out, err);
   st_json *root = st_json_new();

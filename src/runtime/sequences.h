@@ -65,9 +65,8 @@ void st_sequence_drop(st_sequences *all, st_sequence *sequence);
 // Removes the least recently used dropped sequence; false: none.
 bool st_sequences_forget(st_sequences *all);
 // Where layers with a window have released what the token at position n sees, the sequence's tokens are computed again,
-// from the first one on, before it goes on: no later position is whole. Recurrent layers compute again from the last
-// state before n. n counts those forgotten; where some of these
-// would have to be computed again, it is an error.
+// from the first one on, before it continues: no later position is complete. Recurrent layers compute again from the
+// last state before n. n counts those forgotten; where some of these would have to be computed again, it is an error.
 setun_status st_sequence_truncate(st_sequences *all, st_sequence *sequence, uint32_t n, setun_error *err);
 // If a sequence is long enough, moves its window forward by a period and forgets what is before it.
 void st_sequence_wrap(st_sequences *all, st_sequence *sequence);

@@ -1,5 +1,5 @@
 // The states of recurrent layers: which slot of the pool holds what. A sequence has one state, that behind the tokens
-// that are in the cache; a second one, which a pass writes while it goes on, and which then is the state from before
+// that are in the cache; a second one, which a pass writes, and which then is the state from before
 // the last pass; and snapshots of what it was at earlier positions, from which tokens are computed again where it is
 // truncated. Slots are shared like pages: a slot
 // that somebody else uses too is not written to.

@@ -11,12 +11,12 @@
 setun_status st_packed_find(const st_directory *directory, const st_hf_quant *quant, const char *module, st_shape shape,
                             st_part part, bool *found, st_weight *w, setun_error *err);
 
-// Reads what a reader needs of g_idx: reader->groups, and reader->order where columns stand in the order of their
+// Reads what a reader needs of g_idx: reader->groups, and reader->order where columns are in the order of their
 // groups.
 setun_status st_packed_open(st_row_reader *reader, setun_error *err);
 // As st_load_scattered.
 setun_status st_packed_load(st_row_reader *reader, uint64_t row, uint64_t want, st_strip *strip, setun_error *err);
-// The bytes of a reader's buffers beside the rows themselves.
+// The bytes of a reader's buffers, without the rows themselves.
 uint64_t st_packed_bytes(const st_weight *w, uint64_t rows);
 
 // What both parts of this share: g_idx as it is, checked (allocated); elements [first, first + count) of each of the

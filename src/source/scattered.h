@@ -1,4 +1,4 @@
-// Weights whose rows do not stand as their format has them, and are put together first: every second row of a tensor,
+// Weights whose rows are not stored as their format has them, and are assembled first: every second row of a tensor,
 // MXFP4 in two tensors, MLX's groups in three, and what packed.h reads. Private to src/source.
 #ifndef SETUN_SOURCE_SCATTERED_H
 #define SETUN_SOURCE_SCATTERED_H

@@ -87,7 +87,7 @@ void st_stream_release(st_stream *s, size_t unit);
 // ---- on demand ------------------------------------------------------------------------------------------------------
 // The functions of a pass above are not for such a stream, nor these for another.
 
-// Queues the unit's reads into a slot that nothing is read into; what the slot held is gone. Reads are carried out in
+// Queues the unit's reads into a slot that nothing is read into; the slot's contents are lost. Reads are carried out in
 // the order in which they were queued, several at a time. Failures are reported by st_stream_wait.
 void st_stream_fetch(st_stream *s, size_t slot, size_t unit);
 // Whether the reading of the slot's unit has ended, well or not. Does not wait.

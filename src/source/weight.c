@@ -172,8 +172,8 @@ static setun_status need_sibling(const st_directory *d, const st_tensor *of, con
                                  const st_tensor **out, setun_error *err) {
   setun_status s = find_sibling(d, module, suffix, out, err);
   if (s != SETUN_OK || *out) return s;
-  return st_fail(err, SETUN_ERROR_FORMAT, "%s.%s: expected a tensor of that name beside %s, found none", module, suffix,
-                 of->name);
+  return st_fail(err, SETUN_ERROR_FORMAT, "%s.%s: expected a tensor of that name next to %s, found none", module,
+                 suffix, of->name);
 }
 
 // Words of codes, with scales and, in mode affine, minimums in tensors beside them.

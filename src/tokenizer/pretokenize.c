@@ -117,7 +117,7 @@ static setun_status split(st_encoder *e, size_t index, const char *text, size_t 
     if (start > done && (s = cut(&c, done, start, stage->invert))) return s;
     if ((s = cut(&c, start, end, !stage->invert))) return s;
     done = from = end;
-    if (start == end) { // an empty match cuts, and the search goes on one character further
+    if (start == end) { // an empty match splits, and the search continues one character further
       for (from++; from < length && ((unsigned char)text[from] & 0xC0) == 0x80;) from++;
     }
   }

@@ -70,7 +70,7 @@ export async function write(conversation, node, {model, changed, ended}) {
   ended(node, problem);
 }
 
-// A new answer to the message `parent`, beside the ones that are there.
+// A new answer to the message `parent`, in addition to existing ones.
 export function answer(conversation, parent, hooks) {
   const node = addNode(conversation, parent, 'assistant', '', 'writing');
   return write(conversation, node, hooks);

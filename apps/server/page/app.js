@@ -160,7 +160,7 @@ function ask(parent, conversation = current) {
   answer(conversation, parent, hooks(conversation));
 }
 
-// Another answer beside this one, or in its place where nothing came of it.
+// Another answer in addition to this one, or in its place if it is empty.
 function again(conversation, node) {
   const nothing = node.role === 'assistant' && node.state === 'failed' && !node.content && !node.reasoning;
   if (!nothing) ask(node.parent, conversation);

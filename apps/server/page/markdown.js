@@ -110,7 +110,7 @@ function cells(line) {
   return found.map((cell) => cell.trim());
 }
 
-// The columns' alignments, where the line stands between a table's head and its body.
+// The columns' alignments, if the line is one between a table's head and its body.
 function alignments(line) {
   if (!line || !/^[|:\- \t]+$/.test(line) || !line.includes('-') || !line.includes('|')) return null;
   const columns = cells(line);
