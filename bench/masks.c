@@ -1,4 +1,4 @@
-// Measures constraints: how long a grammar takes to compile, and a mask to make.
+// Measures constraints: the time to compile a grammar, and to compute a mask.
 //
 // usage: mask_speed VOCABULARY TOKENS GRAMMAR...
 // VOCABULARY is a GGUF file or a model's directory; a GRAMMAR's kind is its file's end: .gbnf, .lark, or .regex. Of

@@ -1,7 +1,7 @@
-// How fast each way to stream reads a large file, in turns so that the disk's moods strike all alike: medians and bests
-// in GB/s (1e9 bytes), processor time of the whole process, and the share of the best median.
-// usage: bench_stream FILE [GB read each time] [MiB of ring] [rounds]
-// Read the file once before: what no one has read yet may come more slowly.
+// The speed of each way to stream a large file, in turns so that changes of the disk's speed affect all alike: medians
+// and bests in GB/s (1e9 bytes), processor time of the whole process, and the share of the best median. usage:
+// bench_stream FILE [GB read each time] [MiB of ring] [rounds] Read the file once before: the first read of a file may
+// be slower.
 #define _GNU_SOURCE
 #include "source/stream.h"
 

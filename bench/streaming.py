@@ -23,7 +23,7 @@ def size(text):
 
 
 def make_cgroup(limit):
-    """A new memory cgroup with the limit; its folder, or None where there can be none."""
+    """A new memory cgroup with the limit; its folder, or None where none can be made."""
     for root, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
         folder = f"{root}/setun-bench-{os.getpid()}"
         try:
@@ -50,7 +50,7 @@ def run(setun, model, budget, use_cgroup, options):
             with open(f"{folder}/cgroup.procs", "w", encoding="ascii") as f:
                 f.write(str(os.getpid()))
 
-    with open(model, "rb") as f:  # pages cached for somebody else would not count against the limit
+    with open(model, "rb") as f:  # pages cached by other processes would not count against the limit
         os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=enter, check=False)
     if folder:

@@ -1,4 +1,4 @@
-// Measures a tokenizer: how long it takes to load, and how fast it encodes texts on one thread.
+// Measures a tokenizer: the time to load it, and its speed in encoding texts on one thread.
 //
 // usage: tokenizer_speed TOKENIZER [RUNS [FILE ...]]
 // TOKENIZER is a GGUF file, a model's directory, tokenizer.json or tokenizer.model. Prints one line for loading

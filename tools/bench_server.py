@@ -50,7 +50,7 @@ class Request:
                             b"Content-Length: %d\r\n\r\n" % (host.encode(), len(data)) + data)
 
     def receive(self):
-        """Takes what is there. False: it was the end."""
+        """Takes the available bytes. False: the end."""
         part = self.socket.recv(1 << 16)
         now = time.perf_counter()
         self.got += part
@@ -63,7 +63,7 @@ class Request:
         return False
 
     def body(self):
-        """What has come of the body, without the sizes of its chunks."""
+        """The body so far, without the sizes of its chunks."""
         head, _, rest = bytes(self.got).partition(b"\r\n\r\n")
         if b"chunked" not in head.lower():
             return rest

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the Debian package of a release build, looks at what is in it, runs the command out of it, and asks lintian.
 # usage: tools/check_package.sh BUILD
-# Exits with 77, with a reason, where there is no dpkg; lintian is left out, with a reason, where it is not there.
+# Exits with 77, with a reason, where there is no dpkg; lintian is skipped, with a reason, if it is missing.
 set -eu
 build=$(cd "${1:?BUILD}" && pwd)
 cd "$(dirname "$0")/.."

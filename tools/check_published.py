@@ -63,7 +63,7 @@ def ids_of(setun, path, text):
 
 
 def refused(path):
-    """Is the vocabulary of a kind that is refused by name?"""
+    """Whether the vocabulary is of a kind that is refused by name."""
     model = gguf.read(path)[0]["tokenizer.ggml.model"]
     if model in ("gpt2", "gemma4", "llama", "t5"):
         return False
@@ -104,7 +104,7 @@ def check_unknown(setun, path, title, folder):
     """The same for the vocabulary without byte tokens, and with an unknown token that is not the first and that only
     token_type tells of."""
     if gguf.read(path)[0]["tokenizer.ggml.model"] == "gpt2":
-        return 0  # text becomes no unknown token there
+        return 0  # text never becomes an unknown token there
     types = gguf.read_array(path, "tokenizer.ggml.token_type")
     last = max(id for id, kind in enumerate(types) if kind == NORMAL)
     types = [{UNKNOWN: CONTROL, BYTE: UNUSED}.get(kind, kind) for kind in types]

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the wheel of python/, installs it into a fresh virtual environment, and tests it there: nothing of the source tree
-# is seen but the tests. Looks also at its type hints where mypy can be had.
+# Builds the wheel of python/, installs it into a fresh virtual environment, and tests it there: of the source tree
+# only the tests are visible. Also checks its type hints if mypy is available.
 # usage: tools/check_python.sh BUILD
 # Exits with 77, with a reason, where pip cannot install what it needs.
 set -eu

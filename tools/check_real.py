@@ -47,7 +47,7 @@ BITNET = ("bitnet", "bitnet-b1.58", "bitnet-25")
 LLAMA, QWEN3, GEMMA3 = ("llama",), ("qwen3",), ("gemma3", "gemma3_text")
 
 FACTS = [
-    # A directory has no `file`: its shards are cut as the publisher likes.
+    # A directory has no `file`: publishers split shards differently.
     Fact("bitnet-2b-4t", r"bitnet.*2b.*4t", BITNET, (2560, 30, 6912), WIKITEXT_2B4T,
          File(1187801280, 332, "the published ggml-model-i2_s.gguf")),
     Fact("falcon3-1.58-1b", r"falcon3-1b.*1\.58", LLAMA, (2048, 18, 8192)),

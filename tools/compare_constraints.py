@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""JSON schemas as constraints: Setun beside llguidance and xgrammar, processor time of one thread.
+"""JSON schemas as constraints: Setun compared with llguidance and xgrammar, processor time of one thread.
 
 usage: compare_constraints.py PROGRAM TOKENIZER masks FOLDER [--every N] [--engines LIST] [--limit SECONDS]
        compare_constraints.py PROGRAM TOKENIZER suite FOLDER [--engines LIST]
@@ -47,7 +47,7 @@ class Llguidance:
         self.module, self.fill = llguidance, llguidance.numpy.fill_next_token_bitmask
         longest = {token: i for i, token in enumerate(vocabulary.tokens) if token}
 
-        class Tokenizer:  # as the package wants it; only forced text would need its splitting
+        class Tokenizer:  # as the package requires it; only forced text would need its splitting
             eos_token_id, bos_token_id = vocabulary.end, None
             special_token_ids = vocabulary.special
             tokens = [token or b"\xff<%d>" % i for i, token in enumerate(vocabulary.tokens)]
@@ -117,7 +117,7 @@ ENGINES = {"llguidance": Llguidance, "xgrammar": Xgrammar}
 
 
 def apart(work, limit):
-    """work()'s result as a forked process computes it; None where that ends otherwise, or takes too long."""
+    """work()'s result, computed by a forked process; None if that fails or takes too long."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:

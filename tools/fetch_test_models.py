@@ -109,7 +109,7 @@ def main():
                 with open(reason, "w", encoding="utf-8") as file:
                     file.write(f"{error}\n")
             except OSError:
-                pass  # the tests then say only that the file is not there
+                pass  # the tests then only say that the file is missing
     return 1 if failed else 0
 
 

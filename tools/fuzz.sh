@@ -1,8 +1,8 @@
 #!/bin/sh
 # Builds the fuzz targets and their seeds, and runs each for so many seconds, or those that are named.
 # usage: tools/fuzz.sh SECONDS [TARGET...]
-# What is found stays in build-fuzz/findings; the inputs that reach new code in build-fuzz/corpus, for the next time.
-# Exits with 77, with a reason, where clang with libFuzzer is not there.
+# Findings stay in build-fuzz/findings, inputs that reach new code in build-fuzz/corpus for the next run.
+# Exits with 77, with a reason, if clang with libFuzzer is missing.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Installs what building ("build") or testing ("test", with all of "build") needs and is not there yet; "browser" adds what
+# Installs what building ("build") or testing ("test", with all of "build") needs and is missing; "browser" adds what
 # the test of the server's page needs, which is skipped without it.
-# Does nothing, and needs neither network nor rights, where everything is there.
+# Does nothing, and needs neither network nor rights, if everything is installed.
 # usage: tools/install-deps.sh build|test|browser
 set -eu
 
 want=${1:-build}
 
-# One row a need: since when it is needed, how its presence is seen, and its packages on each system.
-# How it is seen: command:NAME runs; module:NAME is known to pkg-config; compiler: a program compiles;
+# One row a need: what needs it, how its presence is checked, and its packages on each system.
+# How it is checked: command:NAME runs; module:NAME is known to pkg-config; compiler: a program compiles;
 # sanitizers: one links with them; uring: liburing is known to pkg-config, or this is not Linux, which alone has it;
 # library:NAME is in the linker's cache; python:NAME can be imported. "-" means that nothing is to be installed there;
 # several packages are joined by "+".

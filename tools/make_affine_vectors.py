@@ -36,7 +36,7 @@ def make(random, bits, group, dtype):
     codes = codes_of(packed, bits).reshape(ROWS, -1, group)
     (s_raw, s), (m_raw, m) = numbers(scales, dtype), numbers(biases, dtype)
     s, m = s[:, :, None], m[:, :, None]
-    # As it is laid down: of codes of 8 bits 128 is taken off.
+    # As specified: 128 is subtracted from codes of 8 bits.
     off = 128 if bits == 8 else 0
     values = s * (codes - off).astype(np.float32) + (m + s * np.float32(off))
     assert values.dtype == np.float32

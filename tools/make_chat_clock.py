@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/chat/clock.json: what Python's datetime.strftime makes of each supported directive, for moments at which calendars
+"""Writes tests/chat/clock.json: the output of Python's datetime.strftime for each supported directive, for moments at which calendars
 are easily got wrong: the days around the turn of each year, leap days, and the hours around noon and midnight.
 
 usage: make_chat_clock.py > tests/chat/clock.json   (with glibc)

@@ -197,7 +197,7 @@ class Model:
         return y
 
     def olmo_norm(self, x, p, name):
-        """Of OLMo 2 and 3: what other models norm is plain there, and what is named norms something else."""
+        """Of OLMo 2 and 3: their inputs are not normalized as in other models, and norms of these names are elsewhere."""
         return self.norm(x, p + name) if self.c["model_type"] in ("olmo2", "olmo3") else x
 
     def run(self, ids):

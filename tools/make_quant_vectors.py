@@ -276,7 +276,7 @@ def stq1_0(w, s):
 
 
 def sherry(out):
-    """Cases in which each four have exactly one zero; draws of its own, so that the vectors before and behind stay."""
+    """Cases in which each four have exactly one zero; draws of its own, so that other vectors stay."""
     draw = np.random.default_rng(43)
     for name, n, k in (("sherry_k256_n1", 1, 256), ("sherry_k512_n17", 17, 512), ("sherry_k1280_n8", 8, 1280)):
         w = np.zeros((n, k), np.int8)

@@ -87,7 +87,7 @@ def falling(ids, x):
 
 
 def step(name, ids, x, p, case):
-    """The ids that are left; may change x, which is that of all ids."""
+    """The remaining ids; may change x, the logits of all ids."""
     if name == "penalties":
         penalties(x, p, case.get("text", []))
     if name == "dry" and p["dry_multiplier"] > 0:

@@ -150,7 +150,7 @@ CASES = [
      ['{"c":"red","tags":["a","b"],"pair":[1,"x"],"p":{"x":1.5},"data":"zz"}', '{"c":"red","tags":["a","a"],"pair":[1,"x"]}', '{"c":"red","tags":[],"pair":["x",1]}', '{"c":"green","tags":[],"pair":[1,"x"]}', '{"c":"blue","tags":[],"pair":[1,"x"],"p":null}']),
 ]
 
-# Schemas that are refused: what the message must hold.
+# Schemas that are refused: what the message must contain.
 REFUSED = [
     ({"properties": {"a/b": {"format": "regex"}}}, "#/properties/a~1b/format"),
     ({"pattern": "(a)\\1"}, "#/pattern"),

@@ -48,7 +48,7 @@ def strings(count, seed):
 
 
 def known(c):
-    """Characters that later versions of Unicode moved or added would test the library versions, not the code."""
+    """Characters that later versions of Unicode moved or added would test library versions, not the code."""
     import unicodedata
     return unicodedata.ucd_3_2_0.category(chr(c)) not in ('Cn', 'Cs', 'Co') and unicodedata.category(chr(c)) == unicodedata.ucd_3_2_0.category(chr(c))
 

@@ -9,7 +9,7 @@ if [ "$1" = --one ]; then # memcheck.sh --one LOGS NAME COMMAND...: what xargs c
   name=$3
   shift 3
   status=0
-  # Longer pieces of unrolled kernels exhaust what valgrind sets aside for translating one.
+  # Longer pieces of unrolled kernels exhaust valgrind's buffer for translating one.
   valgrind -q --vex-guest-max-insns=30 --suppressions="$(dirname "$0")/memcheck.supp" --error-exitcode=99 --leak-check=full \
     --errors-for-leak-kinds=definite,indirect,possible "$@" >"$log" 2>&1 || status=$?
   if [ $status -ne 0 ] && [ $status -ne 77 ]; then
@@ -31,7 +31,7 @@ trap 'cd / && rm -rf "$logs"' EXIT
 export SETUN_UNLIMITED=1 # valgrind takes address space of its own
 
 commands() { # one a line, as xargs takes it apart: NAME COMMAND...
-  # The longest first, so that none is left alone at the end.
+  # The longest first, so that none runs alone at the end.
   for name in model_tales unit_tokenizer model_allocation model_families; do
     [ ! -x "$build/tests/$name" ] || echo "$name \"$build/tests/$name\""
   done
@@ -39,7 +39,7 @@ commands() { # one a line, as xargs takes it apart: NAME COMMAND...
     case ${test##*/} in model_tales | unit_tokenizer | model_allocation | model_families) continue ;; esac
     echo "${test##*/} \"$test\""
   done
-  # What valgrind cannot emulate (AVX-512) it hides: what the command says under it is what can be run under it.
+  # Valgrind hides what it cannot emulate (AVX-512): the command under it lists what can run.
   for isa in $(valgrind -q "$build/setun" --version | sed -n 's/^instruction sets: //p'); do
     echo "setun-run-$isa \"$build/setun\" run \"$root/models/setun-tales-7m\" --isa $isa -p One -n 8 --threads 2 --seed 1"
   done

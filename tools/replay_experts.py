@@ -83,7 +83,7 @@ def zipf_exponent(counts, used):
 
 
 def next_uses(demands):
-    """For each demand the place of the next demand that wants the same expert."""
+    """For each demand the place of the next demand for the same expert."""
     after, seen = [None] * len(demands), {}
     for place in range(len(demands) - 1, -1, -1):
         after[place] = [seen.get(expert, NEVER) for expert, _ in demands[place][2]]
@@ -93,7 +93,7 @@ def next_uses(demands):
 
 
 class Cache:
-    """Experts with ranks, of which the lowest goes first; ranks only change when an expert is used."""
+    """Experts with ranks, of which the lowest is replaced first; ranks only change when an expert is used."""
 
     def __init__(self, capacity):
         self.capacity, self.cached, self.heap, self.hits, self.wanted = capacity, {}, [], 0, 0
@@ -107,7 +107,7 @@ class Cache:
             while self.heap:
                 item = heapq.heappop(self.heap)
                 if self.cached.get(item[1]) != item[0]:
-                    continue  # it has another rank by now
+                    continue  # its rank has changed
                 if item[1] in pinned:
                     aside.append(item)
                     continue
@@ -116,7 +116,7 @@ class Cache:
             for item in aside:
                 heapq.heappush(self.heap, item)
             if len(self.cached) >= self.capacity:
-                return False  # all are wanted now: it is read and not kept
+                return False  # all are needed now: it is read and not kept
         self.cached[expert] = rank
         heapq.heappush(self.heap, (rank, expert))
         return hit
@@ -155,7 +155,7 @@ def replay(n, demands, after, capacity):
 
 
 class Adaptive:
-    """One cache whose rule is that of the better of the two others of late."""
+    """One cache with the rule of the other two that recently had more hits."""
 
     def __init__(self, n, capacity):
         self.capacity, self.fade = capacity, 1 - 1 / (4 * n + 1)

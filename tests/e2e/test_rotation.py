@@ -5,10 +5,9 @@ import array
 import json
 import os
 import random
-import tempfile
 
 import gguf
-from support import GOLDEN, Case, main, read_safetensors, setun
+from support import GOLDEN, FolderCase, main, read_safetensors, setun
 
 PLAIN = os.path.join(GOLDEN, "gguf", "qwen3.gguf")
 ROTATED, TIED, IDENTITY = (os.path.join(GOLDEN, "gguf", f"qwen3-rot{kind}.gguf") for kind in ("", "-tied", "-identity"))
@@ -17,16 +16,7 @@ IDS = ",".join(str(i) for i in range(3, 40))
 KEY = "prism.hadamard."
 
 
-class RotationTest(Case):
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
+class RotationTest(FolderCase):
     def logits(self, model, *args):
         out = self.path("logits")
         self.good("logits", model, "--ids", IDS, "--precise", "-o", out, *args)

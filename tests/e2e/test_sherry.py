@@ -2,10 +2,9 @@
 """Tencent's formats in files: Sherry's trits exactly to other layouts and back, trits that it cannot hold, both type numbers, and
 Q2_0C. Bytes and values are those of tools/make_quant_vectors.py."""
 import os
-import tempfile
 
 import gguf
-from support import ROOT, Case, main, read_safetensors
+from support import ROOT, FolderCase, main, read_safetensors
 
 NAME = "blk.0.ffn_gate.weight"
 ROWS, COLUMNS, BYTES = 17, 512, 17 * 84
@@ -22,16 +21,7 @@ def raw(path, size):
     return kind, data[at:at + size]
 
 
-class SherryTest(Case):
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
+class SherryTest(FolderCase):
     def file(self, name, kind, shape, content, keys=()):
         gguf.write(self.path(name), [(NAME, shape, kind, content), ("blk.1.ffn_gate.weight", shape, kind, content)], keys)
         return self.path(name)

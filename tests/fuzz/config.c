@@ -1,5 +1,5 @@
 // Fuzz target: the JSON files of a Hugging Face directory. The first byte says which one the rest is: config.json,
-// generation_config.json or the index; the others are good.
+// generation_config.json or the index; the others are valid.
 #define _GNU_SOURCE
 #include "fuzz/fuzz.h"
 

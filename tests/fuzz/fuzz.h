@@ -72,7 +72,7 @@ static inline void fuzz_open(const char *path) {
   st_directory_free(d);
 }
 
-// (Re)writes a file.
+// Writes a file, replacing an existing one.
 static inline void fuzz_write(const char *path, const void *data, size_t size) {
   int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   if (fd < 0 || write(fd, data, size) != (ssize_t)size) abort();
@@ -89,7 +89,7 @@ static void fuzz_clean(void) {
   nftw(fuzz_made, fuzz_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-// A folder of this process's own, made at the first call, in memory where the system has such a place; it stays after a
+// A folder of this process's own, made at the first call, in memory if the system has such a place; it stays after a
 // finding.
 static inline const char *fuzz_folder(void) {
   if (fuzz_made[0]) return fuzz_made;

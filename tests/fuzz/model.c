@@ -1,4 +1,4 @@
-// Fuzz target: what stands between a directory and a model. The first byte says what the rest is: a config.json, from
+// Fuzz target: reading a model from a directory. The first byte says what the rest is: a config.json, from
 // which parameters are read; an adapter_config.json; an adapter's GGUF file or safetensors, applied to a golden model;
 // a golden model's config.json or generation_config.json, with which it is loaded and run; a whole GGUF file likewise.
 #define _GNU_SOURCE
@@ -63,7 +63,7 @@ static void apply_peft(bool config, const uint8_t *data, size_t size) {
   apply(directory);
 }
 
-// Loads a model and, where that goes well, computes with it.
+// Loads a model and, if that succeeds, computes with it.
 static void load(const char *path) {
   setun_model_params p = setun_model_params_default();
   setun_session_params sp = {.size = sizeof sp, .n_ctx = 8, .threads = 1};
