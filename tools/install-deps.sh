@@ -7,7 +7,7 @@ set -eu
 
 want=${1:-build}
 
-# One row a need: what needs it, how its presence is checked, and its packages on each system.
+# One row a need: what it is for, how its presence is checked, and its packages on each system.
 # How it is checked: command:NAME runs; module:NAME is known to pkg-config; compiler: a program compiles;
 # sanitizers: one links with them; uring: liburing is known to pkg-config, or this is not Linux, which alone has it;
 # library:NAME is in the linker's cache; python:NAME can be imported. "-" means that nothing is to be installed there;
