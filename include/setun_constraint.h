@@ -70,6 +70,21 @@ SETUN_PARAMS(setun_answer_params)
 SETUN_API setun_status setun_constraint_new_answer(const setun_rendering *prompt, const setun_answer_params *params,
                                                    setun_constraint **constraint, setun_error *error);
 
+/* All that such a constraint depends on, except the model: equal keys mean equal constraints, for caches. At most
+ * `capacity` bytes are written, *length is how many there are. `conversation` NULL: a constraint for `params->text`
+ * alone, as setun_constraint_new makes it. */
+SETUN_API setun_status setun_answer_key(const setun_rendering *conversation, const setun_answer_params *params,
+                                        void *bytes, size_t capacity, size_t *length, setun_error *error);
+
+typedef struct setun_constraint_info {
+  size_t size;    /* of this struct */
+  uint64_t bytes; /* its memory now, which grows as texts are matched */
+  bool failed;    /* it reached a limit: it cannot be used any more */
+} setun_constraint_info;
+
+SETUN_API setun_status setun_constraint_get_info(const setun_constraint *constraint, setun_constraint_info *info,
+                                                 setun_error *error);
+
 /* ---- matching (experimental) ------------------------------------------------------------------------------- */
 
 /* A position in one text that has to match a constraint. It belongs to one thread at a time, and keeps the constraint.

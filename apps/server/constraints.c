@@ -1,6 +1,7 @@
 // Constraints on answers.
 #include "constraints.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 // The requested constraint. Zero-initialize.
@@ -46,40 +47,76 @@ static bool read_llama(const st_json *body, wanted *w, problem *p) {
   return true;
 }
 
-// Compiles it; in a conversation, calls and thoughts may precede it.
-static bool compile(job *j, const setun_constraint_params *text, const char *param, problem *p) {
+// The library's parameters for a request; `text` is for what they point to.
+static setun_answer_params params_of(const job *j, setun_constraint_params *text) {
+  const constraint_request *r = j->request;
   setun_answer_params answer = setun_answer_params_default();
-  setun_error error;
-  // A grammar describes the whole answer; with a JSON schema the answer may still be a call.
-  bool own = text && text->grammar != SETUN_GRAMMAR_JSON_SCHEMA;
-  answer.text = text;
-  answer.calls = j->chat && !own && (text ? j->tool_choice == TOOLS_AUTO : j->tool_choice == TOOLS_REQUIRED);
+  *text = setun_constraint_params_default();
+  text->grammar = r->grammar;
+  text->text = r->text.data;
+  text->length = r->text.length;
+  text->name = r->param;
+  if (r->has_text) answer.text = text;
+  answer.calls = r->calls;
   answer.tool = j->tool_name;
   answer.one_call = j->one_call || j->tool_name;
-  j->sure_calls = answer.calls;
-  setun_status s = j->chat ? setun_constraint_new_answer(j->rendering, &answer, &j->constraint, &error)
-                           : setun_constraint_new(j->server->model, text, &j->constraint, &error);
-  if (s == SETUN_ERROR_STATE) return invalid(p, param, "%s", error.message);
-  return s == SETUN_OK || fail_with(p, param, &error);
+  return answer;
 }
 
-static bool compile_text(job *j, const wanted *w, problem *p) {
+static bool make_key(const job *j, problem *p) {
+  constraint_request *r = j->request;
+  setun_constraint_params text;
+  setun_answer_params answer = params_of(j, &text);
+  const setun_rendering *conversation = j->chat ? j->rendering : NULL;
+  setun_error error;
+  size_t n = 0;
+  setun_status s = setun_answer_key(conversation, &answer, NULL, 0, &n, &error);
+  if (s == SETUN_OK && !(r->key = malloc(n + 1))) return fail_memory(p);
+  if (s == SETUN_OK) s = setun_answer_key(conversation, &answer, r->key, n, &r->key_length, &error);
+  return s == SETUN_OK || fail_with(p, r->param, &error);
+}
+
+bool constraint_compile(const job *j, const constraint_limits *limits, setun_constraint **out, problem *p) {
+  setun_constraint_params text;
+  setun_answer_params answer = params_of(j, &text);
+  setun_error error;
+  text.memory = answer.memory = limits->bytes;
+  text.milliseconds = answer.milliseconds = limits->milliseconds;
+  setun_status s = j->chat ? setun_constraint_new_answer(j->rendering, &answer, out, &error)
+                           : setun_constraint_new(j->server->model, &text, out, &error);
+  if (s == SETUN_ERROR_STATE) return invalid(p, j->request->param, "%s", error.message);
+  return s == SETUN_OK || fail_with(p, j->request->param, &error);
+}
+
+void constraint_request_free(constraint_request *r) {
+  if (!r) return;
+  st_buffer_free(&r->text);
+  free(r->key);
+  free(r);
+}
+
+// Copies the text of what is wanted into the request.
+static bool copy_text(constraint_request *r, const wanted *w) {
   static const char any_object[] = "{\"type\":\"object\"}";
-  setun_constraint_params params = setun_constraint_params_default();
-  st_buffer schema = {0};
-  bool fine = !w->schema || st_json_append_shortest(w->schema, &schema) || fail_memory(p);
-  params.name = w->param;
-  if (w->grammar) {
-    params.grammar = strstr(st_json_string(w->grammar), "::=") ? SETUN_GRAMMAR_GBNF : SETUN_GRAMMAR_LARK;
-    params.text = st_json_string(w->grammar);
-    params.length = st_json_length(w->grammar);
-  } else {
-    params.text = w->schema ? schema.data : any_object;
-    params.length = w->schema ? schema.length : sizeof any_object - 1;
-  }
-  fine = fine && compile(j, &params, w->param, p);
-  st_buffer_free(&schema);
-  return fine;
+  r->has_text = true;
+  r->param = w->param;
+  if (!w->grammar)
+    return w->schema ? st_json_append_shortest(w->schema, &r->text) : st_buffer_text(&r->text, any_object);
+  const char *text = st_json_string(w->grammar);
+  r->grammar = strstr(text, "::=") ? SETUN_GRAMMAR_GBNF : SETUN_GRAMMAR_LARK;
+  return st_buffer_append(&r->text, text, st_json_length(w->grammar));
+}
+
+static bool request(job *j, const wanted *w, problem *p) {
+  constraint_request *r = j->request = calloc(1, sizeof *r);
+  if (!r) return fail_memory(p);
+  r->param = "tools";
+  if (w->param && !copy_text(r, w)) return fail_memory(p);
+  // A grammar describes the whole answer; with a JSON schema the answer may still be a call.
+  bool schema = w->param && !w->grammar;
+  r->calls = j->chat && (w->param ? schema && j->tool_choice == TOOLS_AUTO : true);
+  j->sure_calls = r->calls;
+  return make_key(j, p);
 }
 
 bool constrain_job(job *j, const st_json *body, problem *p) {
@@ -91,5 +128,5 @@ bool constrain_job(job *j, const st_json *body, problem *p) {
     return invalid(p, "grammar", "grammar and a tool_choice that requires calls exclude each other");
   if (j->g.ignore_end)
     return invalid(p, "ignore_eos", "ignore_eos does not go with %s", calls ? "tool_choice" : w.param);
-  return calls ? compile(j, NULL, "tools", p) : compile_text(j, &w, p);
+  return request(j, calls ? &(wanted){0} : &w, p);
 }

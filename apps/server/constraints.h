@@ -4,7 +4,27 @@
 
 #include "job.h"
 
-// Reads "response_format", "grammar" and "json_schema" of a body into the job, which already has its prompts and tools.
+// What the answers of a job must match.
+typedef struct constraint_request {
+  const char *param; // the member that requests it; static text
+  bool has_text;     // a text of this grammar; otherwise only calls
+  setun_grammar grammar;
+  st_buffer text; // the grammar's
+  bool calls;     // they may, or without a text must, be calls
+  char *key;      // see setun_answer_key
+  size_t key_length;
+} constraint_request;
+
+// Reads "response_format", "grammar" and "json_schema" of a body into the job's request, if there is any. The job
+// already has its prompts and tools.
 bool constrain_job(job *j, const st_json *body, problem *p);
+void constraint_request_free(constraint_request *r); // NULL is fine
+
+typedef struct constraint_limits {
+  uint64_t bytes;
+  uint32_t milliseconds; // of processor time
+} constraint_limits;
+// Compiles a job's request, on any thread. On success the caller owns *out.
+bool constraint_compile(const job *j, const constraint_limits *limits, setun_constraint **out, problem *p);
 
 #endif

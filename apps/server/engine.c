@@ -5,6 +5,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "engine.h"
 
+#include "compiler.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -311,6 +313,7 @@ static void count_pass(engine *e, size_t n, double seconds) {
   }
   pthread_mutex_lock(&e->lock);
   e->state.passes++;
+  e->state.beside_compiling += compiler_is_busy(e->server->compiler);
   e->state.places += n;
   e->state.prompt_tokens += tokens;
   e->state.drawn_tokens += drawn;

@@ -26,6 +26,7 @@ typedef struct slot_state {
 
 typedef struct engine_state {
   uint64_t prompt_tokens, cached_tokens, drawn_tokens, passes, places, answers, canceled, refused;
+  uint64_t beside_compiling;              // passes while a constraint was being compiled
   double prompt_seconds, drawing_seconds; // for passes with prompts, and all others
   uint32_t running, waiting, n_slots;
   uint64_t pages, pages_used, pages_kept;

@@ -3,6 +3,8 @@
 #include "job.h"
 
 #include "calls.h"
+#include "compiler.h"
+#include "constraints.h"
 #include "engine.h"
 
 #include <stdio.h>
@@ -45,7 +47,8 @@ void job_free(job *j) {
   free(j->prompts);
   free(j->choices);
   setun_rendering_free(j->rendering);
-  setun_constraint_free(j->constraint);
+  compiler_release(j->server->compiler, j->compiled);
+  constraint_request_free(j->request);
   free(j->tool_name);
   st_json_free(j->asked);
   generation_free(&j->g);
@@ -132,15 +135,16 @@ static bool make_choices(job *j, problem *p) {
   return true;
 }
 
-// Creates the choices, checks that everything fits, and passes the job to the engine; on failure answers the exchange.
-// Takes ownership of the job.
-static void job_submit(job *j) {
+// Creates the choices, and checks that everything fits.
+static bool complete(job *j, problem *p) {
+  bool fine = j->n_prompts || invalid(p, "prompt", "expected a prompt, found none");
+  for (size_t i = 0; fine && i < j->n_prompts; i++) fine = check_prompt(j, &j->prompts[i], p);
+  return fine && make_choices(j, p);
+}
+
+void job_submit(job *j) {
   problem p = {0};
-  bool fine = true;
-  if (!j->n_prompts) fine = invalid(&p, "prompt", "expected a prompt, found none");
-  for (size_t i = 0; fine && i < j->n_prompts; i++) fine = check_prompt(j, &j->prompts[i], &p);
-  fine = fine && make_choices(j, &p) && engine_add(j->server->engine, j, &p);
-  if (fine) return;
+  if (engine_add(j->server->engine, j, &p)) return;
   reply_problem(j->x, &p);
   job_free(j);
 }
@@ -149,18 +153,20 @@ void start_job(server *s, exchange *x, const job_format *format, const char *id_
   problem p = {0};
   st_json *body = read_body(x, &p);
   job *j = body ? job_new(s, x, format, id_prefix) : NULL;
-  bool fine = body && (j ? read(j, body, &p) : fail_memory(&p));
+  bool fine = body && (j ? read(j, body, &p) && complete(j, &p) : fail_memory(&p));
   if (fine && j->keep_asked) {
     j->asked = body;
     body = NULL;
   }
   st_json_free(body);
-  if (fine) {
+  if (fine && j->request) {
+    compiler_submit(s->compiler, j);
+  } else if (fine) {
     job_submit(j);
-    return;
+  } else {
+    job_free(j);
+    reply_problem(x, &p);
   }
-  job_free(j);
-  reply_problem(x, &p);
 }
 
 void reply_count(server *s, exchange *x, read_fn read) {

@@ -7,6 +7,7 @@
 
 typedef struct job job;
 typedef struct choice choice;
+typedef struct compiled compiled; // a compiled constraint (compiler.h)
 
 // Tokens that a constraint leaves no choice of, and that are computed in one pass with the one before them.
 enum { FORCED_MOST = 31 };
@@ -126,10 +127,12 @@ struct job {
   embedding_request embedding;
   setun_rendering *rendering;
   tool_choice tool_choice;
-  char *tool_name;              // NULL: any
-  bool one_call;                // an answer ends with its first call
-  setun_constraint *constraint; // of all answers; NULL: any text
-  bool sure_calls;              // which makes calls whole
+  char *tool_name;                    // NULL: any
+  bool one_call;                      // an answer ends with its first call
+  struct constraint_request *request; // what answers must match; NULL: nothing
+  compiled *compiled;                 // the constraint made of it, in the compiler's list
+  setun_constraint *constraint;       // itself; NULL: any text
+  bool sure_calls;                    // which makes calls whole
   bool keep_asked;
   st_json *asked; // with keep_asked: the request's body, for members that a reply repeats
   char id[40];
@@ -152,6 +155,9 @@ typedef bool (*read_fn)(job *j, const st_json *body, problem *p);
 void start_job(server *s, exchange *x, const job_format *format, const char *id_prefix, read_fn read);
 // The same for a question how many tokens the prompt would have: {"input_tokens": n}.
 void reply_count(server *s, exchange *x, read_fn read);
+// Passes a job that is complete to the engine, or answers the exchange with what is wrong. Takes ownership of the job.
+void job_submit(job *j);
+
 // ---- for the engine ----
 
 // What a choice needs to draw: made when it gets a place, freed when it ends.

@@ -1,5 +1,6 @@
 // The server's life cycle: listening, serving, draining, stopping.
 #define _POSIX_C_SOURCE 200809L
+#include "compiler.h"
 #include "engine.h"
 #include "http.h"
 #include "models.h"
@@ -28,7 +29,9 @@ setun_status server_start(const server_options *options, server **made, setun_er
   s->connections = connections_new();
   s->workers = workers_new(s);
   s->models = models_new(s);
-  setun_status status = s->connections && s->workers && s->models ? http_start(s, error) : fail_memory_of(error);
+  s->compiler = compiler_new(s);
+  setun_status status =
+      s->connections && s->workers && s->models && s->compiler ? http_start(s, error) : fail_memory_of(error);
   if (status == SETUN_OK)
     *made = s;
   else
@@ -78,6 +81,7 @@ setun_status server_of_model(const server *front, const server_model *about, con
   if (!s) return fail_memory_of(error);
   s->options = front->options;
   s->models = front->models;
+  s->compiler = front->compiler;
   s->about = about;
   s->started = front->started;
   memcpy(s->fingerprint, front->fingerprint, sizeof s->fingerprint);
@@ -101,6 +105,7 @@ setun_status server_of_model(const server *front, const server_model *about, con
 void server_of_model_free(server *s) {
   if (s->engine) engine_stop(s->engine);
   engine_free(s->engine);
+  compiler_forget(s->compiler, s);
   setun_chat_free(s->chat);
   setun_chat_free(s->chat_tools);
   free(s->ends);
@@ -127,9 +132,11 @@ void server_free(server *s) {
   if (!s) return;
   atomic_store(&s->phase, SERVER_DRAINING);
   models_stop(s->models); // before the HTTP thread, so that ended jobs get an answer if possible
+  compiler_stop(s->compiler);
   http_stop(s);
   workers_free(s->workers);
   models_free(s->models);
+  compiler_free(s->compiler);
   connections_free(s->connections);
   free(s);
 }

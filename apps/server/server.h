@@ -1,8 +1,8 @@
 // The HTTP server's interface for the command `setun serve`. Everything else in this folder is private.
 //
-// A server listens from server_start on, and answers requests for a model with 503 until server_serve. It has three
+// A server listens from server_start on, and answers requests for a model with 503 until server_serve. It has four
 // kinds of threads: libmicrohttpd's, which receives requests and sends replies (http.c); workers, which turn a body
-// into tokens (workers.c); and the engine, which alone computes (engine.c).
+// into tokens (workers.c); one compiles constraints (compiler.c); and the engine alone computes (engine.c).
 #ifndef SETUN_SERVER_SERVER_H
 #define SETUN_SERVER_SERVER_H
 
@@ -50,14 +50,15 @@ typedef struct server_options {
   const char *template_text; // a chat template instead of the model's own; NULL: that
   const char *template_name; // its name in messages
   size_t template_length;
-  uint64_t body_limit;       // most bytes of a request's body
-  uint32_t queue_limit;      // most answers waiting for a place in the batch; further requests are refused
-  uint32_t answer_limit;     // most tokens of an answer; 0: as many as fit
-  bool no_slots, no_metrics; // /slots and /metrics are disabled
-  uint32_t prefill_budget;   // most prompt tokens in a pass while answers are being generated
-  bool fixed_seed;           // requests without a seed use that of `sampling`, instead of a random one
-  bool no_shared_prefix;     // requests do not reuse the cache of other requests
-  setun_log_fn log;          // may be called by any thread
+  uint64_t body_limit;        // most bytes of a request's body
+  uint32_t queue_limit;       // most answers waiting for a place in the batch; further requests are refused
+  uint64_t constraint_memory; // most bytes of the compiled constraints that are kept
+  uint32_t answer_limit;      // most tokens of an answer; 0: as many as fit
+  bool no_slots, no_metrics;  // /slots and /metrics are disabled
+  uint32_t prefill_budget;    // most prompt tokens in a pass while answers are being generated
+  bool fixed_seed;            // requests without a seed use that of `sampling`, instead of a random one
+  bool no_shared_prefix;      // requests do not reuse the cache of other requests
+  setun_log_fn log;           // may be called by any thread
   void *user;
 } server_options;
 

@@ -1,4 +1,5 @@
 // The server's state: /props, /slots, /metrics.
+#include "compiler.h"
 #include "engine.h"
 #include "models.h"
 #include "replies.h"
@@ -79,7 +80,7 @@ typedef struct metric {
   double value;
 } metric;
 
-enum { METRICS = 22 };
+enum { METRICS = 23 };
 
 // The metrics of a model.
 static void measure(const server *s, metric metrics[METRICS]) {
@@ -111,6 +112,8 @@ static void measure(const server *s, metric metrics[METRICS]) {
       {own, "answers_total", "counter", "Answers finished.", (double)e.answers},
       {own, "requests_canceled_total", "counter", "Requests whose clients disconnected.", (double)e.canceled},
       {own, "requests_refused_total", "counter", "Requests refused because the queue was full.", (double)e.refused},
+      {own, "passes_beside_compiling_total", "counter", "Passes computed while a constraint was being compiled.",
+       (double)e.beside_compiling},
       {own, "cache_pages", "gauge", "Pages of the KV cache.", (double)e.pages},
       {own, "cache_pages_used", "gauge", "Pages of sequences that are computed.", (double)e.pages_used},
       {own, "cache_pages_kept", "gauge", "Pages kept for prompts that begin the same.", (double)e.pages_kept},
@@ -151,6 +154,25 @@ static void write_metric(const server_model *about, bool loading, server *s, voi
   t->fine = t->fine && st_buffer_format(&t->text, " %.17g\n", m->value);
 }
 
+// Those of all models together.
+static void write_constraints(compiler *c, metrics_text *t) {
+  compiler_state state;
+  compiler_look(c, &state);
+  const metric all[] = {
+      {"setun", "constraints_compiled_total", "counter", "Constraints compiled.", (double)state.compiled},
+      {"setun", "constraints_reused_total", "counter", "Requests whose constraint was kept from an earlier one.",
+       (double)state.found},
+      {"setun", "constraints_waiting", "gauge", "Requests that wait for theirs.", state.waiting},
+      {"setun", "constraints_kept", "gauge", "Constraints in memory.", state.kept},
+      {"setun", "constraints_bytes", "gauge", "Their memory.", (double)state.bytes},
+  };
+  for (size_t i = 0; t->fine && i < sizeof all / sizeof *all; i++) {
+    const metric *m = &all[i];
+    t->fine = st_buffer_format(&t->text, "# HELP %s:%s %s\n# TYPE %s:%s %s\n%s:%s %.17g\n", m->prefix, m->name, m->help,
+                               m->prefix, m->name, m->kind, m->prefix, m->name, m->value);
+  }
+}
+
 void handle_metrics(server *s, exchange *x) {
   problem p = {0};
   char started[24];
@@ -160,7 +182,7 @@ void handle_metrics(server *s, exchange *x) {
     t.headed = false;
     models_each(s->models, write_metric, &t);
   }
-  t.fine = t.fine && st_buffer_text(&t.text, ""); // no model may be loaded
+  write_constraints(s->compiler, &t);
   if (t.fine) {
     snprintf(started, sizeof started, "%lld", (long long)s->started);
     exchange_header(x, "Process-Start-Time-Unix", started);

@@ -5,6 +5,7 @@
 #include "connections.h"
 #include "server.h"
 
+typedef struct compiler compiler;
 typedef struct engine engine;
 typedef struct models models;
 typedef struct workers workers;
@@ -23,6 +24,7 @@ struct server {
   struct MHD_Daemon *daemon;
   connections *connections;
   workers *workers;
+  compiler *compiler;
   atomic_int phase;    // server_phase
   atomic_uint working; // exchanges being answered by threads other than the HTTP thread
   // For a model's server:

@@ -26,7 +26,7 @@ typedef struct serve_options {
   const char *host, *key_file, *models, *template_file, *pooling;
   text_list keys, hosts, origins, names;
   int64_t port, parallel, ctx, queue, prefill_budget, answer_limit;
-  uint64_t body_limit;
+  uint64_t body_limit, constraint_memory;
   bool no_shared_prefix, no_slots, no_metrics, verbose;
 } serve_options;
 
@@ -64,6 +64,9 @@ static const option rows[] = {
     {0, "no-shared-prefix", OPTION_FLAG, AT(no_shared_prefix), NULL, 0, 0,
      "compute every prompt from its beginning, so that the time it takes reveals nothing about other clients' prompts"},
     {0, "body-limit", OPTION_SIZE, AT(body_limit), "SIZE", 1024, 0x1p31, "the largest request (default 16M)"},
+    {0, "constraint-memory", OPTION_SIZE, AT(constraint_memory), "SIZE", 1 << 20, 0x1p40,
+     "memory for compiled constraints, which are kept for further requests; one of them may take half of it (default "
+     "64M, or a sixteenth of --memory if that is less)"},
     {0, "no-slots", OPTION_FLAG, AT(no_slots), NULL, 0, 0, "turn off /slots, which shows what is being answered"},
     {0, "no-metrics", OPTION_FLAG, AT(no_metrics), NULL, 0, 0, "turn off /metrics"},
     {'v', "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print notices about loading"},
@@ -232,6 +235,7 @@ static server_options options_of(const serve_options *o, const input_text *templ
                           .template_name = o->template_file,
                           .template_length = template_text->length,
                           .body_limit = o->body_limit,
+                          .constraint_memory = o->constraint_memory,
                           .queue_limit = (uint32_t)o->queue,
                           .prefill_budget = (uint32_t)o->prefill_budget,
                           .fixed_seed = o->sampling.seed.given,
@@ -272,6 +276,11 @@ static int run(const command *self, int argc, char **argv) {
   if (!read_keys(self, &o, &key_text)) return STATUS_FAILED;
   if (o.template_file && read_file(o.template_file, 16 << 20, &template_text)) return STATUS_FAILED;
   serve_models m = {.model = &o.model, .compute = &o.compute, .sampling = &o.sampling, .verbose = o.verbose};
+  if (!o.constraint_memory) {
+    const uint64_t most = 64 << 20, share = o.compute.memory / 16;
+    o.constraint_memory = share && share < most ? share : most;
+  }
+  m.constraints = o.compute.beside = o.constraint_memory;
   m.context = context_of(&o);
   o.compute.context = &m.context;
   server_model one = {.name = o.names.count ? o.names.items[0]

@@ -71,7 +71,7 @@ void free_models(serve_models *m) {
 // The plan of a model in addition to the loaded ones, whose promised memory counts whether they use it or not.
 static setun_status plan_beside(serve_models *m, const char *path, setun_model_params *params, setun_plan *plan,
                                 setun_error *error) {
-  uint64_t promised = 0;
+  uint64_t promised = m->constraints;
   *plan = (setun_plan){.size = sizeof *plan};
   params->beside = 0;
   setun_status s = setun_model_plan(path, params, plan, error);

@@ -15,10 +15,11 @@ typedef struct served_model {
 
 // Zero-initialize, then set what is said to be.
 typedef struct serve_models {
-  const model_options *model; // set by the caller, as the next four
+  const model_options *model; // set by the caller, as the next five
   compute_options *compute;
   const sampling_options *sampling;
   setun_context_params context;
+  uint64_t constraints; // bytes of compiled constraints, for all models together
   bool verbose;
   store store;
   server_model *models; // n_models, for the server

@@ -2,6 +2,7 @@
 #include "api/api.h"
 
 #include "base/float_modes.h"
+#include "base/hash.h"
 #include "chat/channels.h"
 #include "constraint/frontends.h"
 #include "constraint/schema.h"
@@ -190,6 +191,70 @@ setun_status setun_constraint_new_answer(const setun_rendering *prompt, const se
   }
   st_grammar_set_root(g, st_answer_node(g, &place, body));
   return compile(model, g, p.text ? p.text->name : NULL, constraint, error);
+}
+
+// ---- keys and information ----
+
+static bool add_part(st_buffer *b, const void *bytes, size_t n) {
+  return st_buffer_append(b, (const char *)&n, sizeof n) && st_buffer_append(b, bytes, n);
+}
+
+static bool add_word(st_buffer *b, const char *text) {
+  return add_part(b, text ? text : "", text ? strlen(text) + 1 : 0);
+}
+
+static bool add_text_key(st_buffer *b, const setun_constraint_params *p) {
+  const uint64_t numbers[] = {p->grammar, p->space, p->ordered, p->memory, p->milliseconds};
+  return add_part(b, numbers, sizeof numbers) && add_word(b, p->name) && add_part(b, p->text ? p->text : "", p->length);
+}
+
+// The template is a part of the place by its hash: a program knows few of them, and chooses them itself.
+static bool add_answer_key(st_buffer *b, const setun_rendering *prompt, const setun_answer_params *p) {
+  const st_answer_place place = st_rendering_place(prompt);
+  const st_text t = place.template_text;
+  const uint64_t numbers[] = {p->calls,
+                              p->one_call,
+                              p->space,
+                              p->memory,
+                              p->milliseconds,
+                              t.length,
+                              t.length ? st_hash(ST_HASH_START, t.data, t.length) : 0};
+  size_t n = 0;
+  const char *tools = p->calls ? st_rendering_tools(prompt, &n) : NULL;
+  return add_part(b, numbers, sizeof numbers) && add_word(b, p->tool) &&
+         add_part(b, tools ? tools : "", tools ? n : 0) &&
+         add_part(b, place.tail.length ? place.tail.data : "", place.tail.length);
+}
+
+setun_status setun_answer_key(const setun_rendering *conversation, const setun_answer_params *params, void *bytes,
+                              size_t capacity, size_t *length, setun_error *error) {
+  setun_answer_params p;
+  setun_constraint_params text;
+  st_buffer b = {0};
+  ST_NEED_ARRAY(bytes, capacity);
+  ST_NEED(length);
+  setun_status s = st_take_answer_params(&p, params, error);
+  if (s == SETUN_OK && p.text) s = st_take_constraint_params(&text, p.text, error);
+  if (s == SETUN_OK && p.text && !text.text && text.length) s = st_fail_null("setun_constraint_params.text", error);
+  if (s != SETUN_OK) return s;
+  if ((p.text && !add_text_key(&b, &text)) || (conversation && !add_answer_key(&b, conversation, &p)))
+    s = st_fail_memory(error, "a constraint's key");
+  if (s == SETUN_OK) {
+    size_t n = b.length < capacity ? b.length : capacity;
+    if (n) memcpy(bytes, b.data, n);
+    *length = b.length;
+  }
+  st_buffer_free(&b);
+  return s;
+}
+
+setun_status setun_constraint_get_info(const setun_constraint *constraint, setun_constraint_info *info,
+                                       setun_error *error) {
+  ST_NEED(constraint);
+  const st_constraint *c = (const st_constraint *)(const void *)constraint;
+  setun_constraint_info found = {
+      .size = sizeof found, .bytes = st_constraint_bytes(c), .failed = st_constraint_failed(c)};
+  return ST_FILL(info, &found);
 }
 
 // ---- matchers ----

@@ -29,6 +29,7 @@ setun_status st_constraint_compile(st_grammar *grammar, const st_token_trie *tri
 st_constraint *st_constraint_acquire(st_constraint *c);
 void st_constraint_release(st_constraint *c);       // NULL is fine
 size_t st_constraint_bytes(const st_constraint *c); // memory now
+bool st_constraint_failed(const st_constraint *c);  // a limit was reached: all its matchers fail
 
 setun_status st_matcher_new(st_constraint *c, st_matcher **out, setun_error *err); // starts at the beginning of a text
 setun_status st_matcher_copy(const st_matcher *m, st_matcher **out, setun_error *err);

@@ -59,6 +59,14 @@ size_t st_constraint_bytes(const st_constraint *c) {
   return bytes;
 }
 
+bool st_constraint_failed(const st_constraint *c) {
+  st_constraint *shared = (st_constraint *)c;
+  pthread_mutex_lock(&shared->lock);
+  bool failed = st_constraint_status(c, NULL) != SETUN_OK;
+  pthread_mutex_unlock(&shared->lock);
+  return failed;
+}
+
 // ---- matchers ----
 
 setun_status st_matcher_room(st_matcher *m, size_t n, setun_error *err) {

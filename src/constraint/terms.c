@@ -17,7 +17,7 @@ static const st_constraint_limits defaults = {.max_bytes = 256 << 20,
                                               .max_states = 1000000,
                                               .max_stacks = 1000000,
                                               .max_configs = 2000,
-                                              .max_steps = 10000000,
+                                              .max_steps = 2000000,
                                               .max_milliseconds = 10000};
 
 static void set_limits(st_constraint_limits *l, const st_constraint_limits *given) {

@@ -26,7 +26,7 @@ typedef struct st_constraint_limits {
   uint32_t max_states;       // states of its automata; 1 million
   uint32_t max_stacks;       // nested places of its parser; 1 million
   uint32_t max_configs;      // readings of one text that are followed at the same time; 2,000
-  uint32_t max_steps;        // steps to compute one mask; 10 million
+  uint32_t max_steps;        // steps to compute one mask; 2 million
   uint32_t max_milliseconds; // processor time to compile it, from the grammar's beginning; 10,000
 } st_constraint_limits;
 

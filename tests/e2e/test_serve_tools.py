@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+import threading
 
 from serving import ServerCase, has_server, long_model
 from support import main
@@ -237,6 +238,70 @@ class FormatTest(ToolCase):
         self.assertEqual(self.chat(tools=[], json_schema=one, logit_bias=bans, max_tokens=20).json["choices"][0]["message"]["content"], '"abc"')
         false = [[i, False] for i in range(4096)]
         self.refused(self.chat(tools=[], json_schema=one, logit_bias=false[:1000] , max_tokens=20), 400, "constraint")
+
+
+def slow(n):
+    """A pattern whose complement takes long to compile."""
+    return {"type": "string", "pattern": "^[ab]*a[ab]{%d}$" % n, "not": {"pattern": "^[ab]*b[ab]{%d}$" % (n - 2)}}
+
+
+class CompilerTest(ToolCase):
+    """When constraints are compiled, and what they may take."""
+    options = ("--parallel", "2", "--constraint-memory", "16M")
+
+    def metric(self, name):
+        for line in self.server.get("/metrics").body.decode().splitlines():
+            if line.startswith(f"setun:{name} "):
+                return float(line.split()[1])
+        self.fail(f"/metrics has no {name}")
+
+    def ask(self, schema, **body):
+        return self.server.post("/completion", {"prompt": "a", "n_predict": 4, "json_schema": schema, **body})
+
+    def test_a_repeated_constraint_is_compiled_once(self):
+        before, form = self.metric("constraints_compiled_total"), {"type": "json_schema", "json_schema": {"schema": short()}}
+        for i in range(4):
+            self.assertEqual(self.ask({"type": "string", "maxLength": 3}, seed=i).status, 200)
+            self.assertEqual(self.chat(tools=[], response_format=form, messages=[{"role": "user", "content": f"Hi {i}"}]).status, 200)
+            self.assertEqual(self.chat(tool_choice="required", messages=[{"role": "user", "content": f"Ho {i}"}]).status, 200)
+        self.assertEqual(self.metric("constraints_compiled_total") - before, 3)
+        # What differs in anything that matters is another constraint.
+        self.assertEqual(self.ask({"type": "string", "maxLength": 4}).status, 200)
+        self.assertEqual(self.chat(tool_choice="required", tools=[PLAIN]).status, 200)
+        self.assertEqual(self.chat(tool_choice="required", parallel_tool_calls=False).status, 200)
+        self.assertEqual(self.chat(tool_choice={"type": "function", "function": {"name": "f"}}).status, 200)
+        self.assertEqual(self.metric("constraints_compiled_total") - before, 7)
+
+    def test_limits_are_named(self):
+        for body, mentions in (({"json_schema": {"properties": {"x": slow(24)}}}, r"#/properties/x: .*(memory|time)"),
+                               ({"grammar": "root ::= " + "(" * 300 + '"a"' + ")" * 300}, "deep"),
+                               ({"grammar": "root ::= root root | \"a\" root | root \"a\" | \"a\"", "n_predict": 200}, "steps|ways|memory")):
+            r = self.server.post("/completion", {"prompt": "a", "n_predict": 4, **body})
+            self.refused(r, 400)
+            self.assertRegex(r.error["message"], mentions)
+        for pattern in ("^a{65536}$", "(a{1000}){1000}", "(a{1000}){1000}{1000}", "^.*a.{300}$"):
+            self.assertEqual(self.ask({"type": "string", "pattern": pattern}).status, 200, pattern)
+
+    def test_others_are_answered_meanwhile(self):
+        before, statuses = self.metric("passes_beside_compiling_total"), []
+        threads = [threading.Thread(target=lambda n=n: statuses.append(self.ask(slow(n)).status)) for n in (22, 23, 24, 25)]
+        memory = self.server.memory()
+        for t in threads:
+            t.start()
+        while any(t.is_alive() for t in threads):
+            self.assertEqual(self.server.post("/completion", {"prompt": "a", "n_predict": 8}).status, 200)
+        self.assertEqual(statuses, [400] * 4)
+        self.assertGreater(self.metric("passes_beside_compiling_total"), before)
+        self.assertEqual(self.metric("constraints_waiting"), 0)
+        if not os.environ.get("SETUN_SANITIZE"):
+            self.assertLess(self.server.memory() - memory, 24 << 20)
+
+    def test_a_client_that_leaves_while_it_waits(self):
+        for n in (22, 23, 24, 25):
+            body = json.dumps({"prompt": "a", "json_schema": slow(n)}).encode()
+            with self.server.socket() as s:
+                s.sendall(b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        self.assertEqual(self.ask({"type": "boolean"}).status, 200)
 
 
 class DescribedTest(ToolCase):

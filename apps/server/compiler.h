@@ -1,0 +1,30 @@
+// Compiling constraints: a queue of jobs that wait for theirs, one thread that compiles them one after the other, and
+// the compiled ones, which are kept for later requests within a limit of memory.
+#ifndef SETUN_SERVER_COMPILER_H
+#define SETUN_SERVER_COMPILER_H
+
+#include "job.h"
+
+compiler *compiler_new(const server *front); // NULL: out of memory, or no thread
+// Gives the job the constraint that it requests and submits it: at once if such a constraint is kept, otherwise when it
+// is compiled. Takes ownership of the job.
+void compiler_submit(compiler *c, job *j);
+// A job's constraint is no longer used.
+void compiler_release(compiler *c, compiled *one);
+// Frees the constraints of a model, which none of its jobs use any more.
+void compiler_forget(compiler *c, const server *s);
+// Answers waiting jobs with 503, and ends the thread.
+void compiler_stop(compiler *c);
+void compiler_free(compiler *c); // after compiler_stop; `c` may be NULL
+
+// ---- statistics, for any thread ----
+
+typedef struct compiler_state {
+  uint64_t compiled, found, bytes; // constraints compiled; taken from those that are kept; memory of all
+  uint32_t waiting, kept;
+} compiler_state;
+
+void compiler_look(compiler *c, compiler_state *state);
+bool compiler_is_busy(const compiler *c); // a constraint is being compiled
+
+#endif
