@@ -215,8 +215,8 @@ static bool read_logprobs(const st_json *body, generation *g, problem *p) {
     return invalid(p, "logprobs", "logprobs: expected true or false, found %s", kind_of(wanted));
   if (top && !st_json_is_number(top))
     return invalid(p, "top_logprobs", "top_logprobs: expected an integer, found %s", kind_of(top));
-  if (!(n >= 0 && n <= 20 && n == (int)n))
-    return invalid(p, "top_logprobs", "top_logprobs: expected 0 to 20, found %.10g", n);
+  if (!(n >= 0 && n <= TOP_OPENAI_MOST && n == (int)n))
+    return invalid(p, "top_logprobs", "top_logprobs: expected 0 to %d, found %.10g", TOP_OPENAI_MOST, n);
   if (top && n > 0 && !st_json_is(wanted, ST_JSON_TRUE))
     return invalid(p, "top_logprobs", "top_logprobs: expected logprobs to be true with it");
   if (st_json_is(wanted, ST_JSON_TRUE)) g->top = (int32_t)n;

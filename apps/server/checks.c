@@ -78,6 +78,8 @@ refusal check_headers(struct MHD_Connection *connection, const char *version, ui
   if (s.headers > HEADERS_MOST) return refuse(431, bad, NULL, "more than %d headers", HEADERS_MOST);
   if (s.malformed) return refuse(400, bad, NULL, "a header is malformed");
   if (strcmp(version, "HTTP/1.1") && strcmp(version, "HTTP/1.0")) return refuse(505, bad, NULL, "expected HTTP/1.1");
+  if (!s.hosts && !strcmp(version, "HTTP/1.1"))
+    return refuse(400, bad, NULL, "Host: expected with HTTP/1.1, found none");
   if (s.hosts > 1 || s.lengths > 1 || s.codings > 1 || s.origins > 1)
     return refuse(400, bad, NULL, "a header is given twice");
   if (s.lengths && s.codings) return refuse(400, bad, NULL, "both Content-Length and Transfer-Encoding are given");
@@ -125,7 +127,7 @@ static bool is_address(const char *name) {
 refusal check_host(struct MHD_Connection *connection, const server_options *o) {
   const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
   char name[256];
-  if (!host) return fine; // HTTP/1.0; libmicrohttpd refuses HTTP/1.1 without it
+  if (!host) return fine; // HTTP/1.0
   if (!host_name(host, strlen(host), name)) return refuse(400, "invalid_request_error", NULL, "Host: malformed");
   if (is_address(name) || !strcasecmp(name, "localhost") || !strcasecmp(name, o->host)) return fine;
   for (size_t i = 0; i < o->n_hosts; i++) {

@@ -13,7 +13,7 @@ static const field completion_only[] = {
     {"echo", FIELD_OTHER, 0, 0, 0, "the prompt is part of the text", "{\"type\":\"boolean\"}"},
     {"logprobs", FIELD_OTHER, 0, 0, 0,
      "log-probabilities, and those of this many of the likeliest tokens at each position",
-     "{\"type\":[\"integer\",\"boolean\"],\"minimum\":0,\"maximum\":100}"},
+     "{\"type\":[\"integer\",\"boolean\"],\"minimum\":0,\"maximum\":20}"},
     {"best_of", FIELD_OTHER, 0, 0, 0, "the same number as n", "{\"type\":\"integer\",\"minimum\":1,\"maximum\":128}"},
     {"response_format", FIELD_OTHER, 0, 0, 0, "the format of the text", SCHEMA("Format")},
     {"tools", FIELD_REFUSED, 0, 0, 0, "tools are for conversations: see /v1/chat/completions", NULL},
@@ -197,7 +197,7 @@ static bool read_own(job *j, const st_json *body, problem *p) {
   j->echo = st_json_is(echo, ST_JSON_TRUE);
   if (st_json_is_bool(st_json_get(body, "logprobs"))) {
     top = st_json_is(st_json_get(body, "logprobs"), ST_JSON_TRUE) ? 0 : -1;
-  } else if (!read_count(body, "logprobs", 0, TOP_MOST, &top, p)) {
+  } else if (!read_count(body, "logprobs", 0, TOP_OPENAI_MOST, &top, p)) {
     return false;
   }
   if (!read_count(body, "best_of", 1, CHOICES_MOST, &best, p)) return false;

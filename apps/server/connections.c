@@ -21,10 +21,11 @@ enum { WATCH_MILLISECONDS = 1000 };
 struct connection {
   connection *next, *previous;
   int fd;
-  uint64_t id;     // unique
-  double deadline; // time of shutdown; 0: never
-  exchange *x;     // NULL: between requests
-  bool working;    // waiting for a reply: the client's disconnection is watched
+  uint64_t id;                   // unique
+  double deadline;               // time of shutdown; 0: never
+  exchange *x;                   // NULL: between requests
+  struct MHD_Connection *handle; // while a request's headers arrive
+  bool working;                  // waiting for a reply: the client's disconnection is watched
 };
 
 struct connections {
@@ -70,6 +71,7 @@ void connection_began(connections *c, connection *one, exchange *x) {
   if (!one) return;
   pthread_mutex_lock(&c->lock);
   one->x = x;
+  one->handle = NULL;
   one->deadline = now_seconds() + body_limit;
   pthread_mutex_unlock(&c->lock);
 }
@@ -89,6 +91,25 @@ void connection_replied(connections *c, connection *one) {
   one->x = NULL;
   one->working = false;
   one->deadline = now_seconds() + headers_limit;
+  pthread_mutex_unlock(&c->lock);
+}
+
+void connection_named(connections *c, connection *one, struct MHD_Connection *handle) {
+  if (!one) return;
+  pthread_mutex_lock(&c->lock);
+  one->handle = handle;
+  pthread_mutex_unlock(&c->lock);
+}
+
+void connections_refuse(connections *c, const char *reply, size_t n) {
+  pthread_mutex_lock(&c->lock);
+  for (connection *one = c->first; one; one = one->next) {
+    if (!one->handle || !MHD_get_connection_info(one->handle, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)) continue;
+    one->handle = NULL;
+    ssize_t sent = send(one->fd, reply, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)sent; // otherwise the connection is closed without a reply
+    shutdown(one->fd, SHUT_WR);
+  }
   pthread_mutex_unlock(&c->lock);
 }
 

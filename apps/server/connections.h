@@ -12,7 +12,11 @@ connections *connections_new(void); // NULL: out of memory, or no thread
 // Call after connections_close, when libmicrohttpd has closed all.
 void connections_free(connections *c);
 
-// For the HTTP thread. A connection that cannot be added is shut down: NULL.
+// For the HTTP thread. A request's first line arrived: until connection_began, libmicrohttpd may refuse it by itself.
+void connection_named(connections *c, connection *one, struct MHD_Connection *handle);
+// Sends `reply` on the connection whose headers libmicrohttpd has read but not passed on, and allows no further one.
+void connections_refuse(connections *c, const char *reply, size_t n);
+// A connection that cannot be added is shut down: NULL.
 connection *connections_add(connections *c, int fd);
 void connections_remove(connections *c, connection *one);
 // A request's headers arrived; its body is complete; its reply was sent or cannot be. `x` is watched between the first

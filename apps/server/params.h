@@ -13,7 +13,8 @@ enum {
   BREAKERS_MOST = 64,
   BREAKER_CHARACTERS_MOST = 64,
   CHOICES_MOST = 128,
-  TOP_MOST = 100
+  TOP_MOST = 100,      // of llama.cpp's n_probs
+  TOP_OPENAI_MOST = 20 // of OpenAI's logprobs and top_logprobs
 };
 
 typedef struct token_bias {

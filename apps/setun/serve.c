@@ -247,10 +247,20 @@ static server_options options_of(const serve_options *o, const input_text *templ
                           .user = (bool *)&o->verbose};
 }
 
+// Whether the model can be loaded as far as its directory and the memory tell: before any client is told to connect.
+static bool can_load(const char *path, const serve_options *o) {
+  setun_session_params session = session_params(&o->compute);
+  setun_model_params params = loading_params(&o->model, &o->compute, &session);
+  setun_plan plan = {.size = sizeof plan};
+  setun_error error;
+  return setun_model_plan(path, &params, &plan, &error) == SETUN_OK || !report(&error);
+}
+
 static int listen_and_serve(const char *path, serve_options *o, const input_text *template_text, serve_models *m) {
   server_options options = options_of(o, template_text, m);
   server *s = NULL;
   setun_error error;
+  if (path && !can_load(path, o)) return STATUS_FAILED;
   if (server_start(&options, &s, &error) != SETUN_OK) return report(&error);
   print_text("listening on %s\n", server_address(s));
   flush_output();

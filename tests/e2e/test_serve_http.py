@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """`setun serve`: what it listens on, how it ends, and what it makes of requests that are malformed, too large, too slow,
 or not meant for it. Names in brackets are the advisories that a test answers."""
+import json
 import os
+import re
 import signal
 import socket
 import tempfile
@@ -59,6 +61,30 @@ class HttpTest(ServerCase):
         self.assertEqual(self.server.raw_status(request(line, host, "Content-Encoding: gzip", "Content-Length: 1", body=b"x")), 415)
         self.assertEqual(self.server.raw_status(request("GET /health HTTP/1.1")), 400)  # no Host
         self.assertEqual(self.server.raw_status(request("GET /health HTTP/1.0")), 200)
+
+    def test_what_libmicrohttpd_would_answer_itself(self):
+        """One reply with a body of JSON and its exact length, after which the connection is closed, or none."""
+        line, host = "POST /v1/models HTTP/1.1", "Host: localhost"
+        waiting = [self.server.socket() for _ in range(3)]  # whose headers are not complete
+        for s in waiting:
+            s.sendall(b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1")
+        for headers in (["Content-Length: -1"], ["Content-Length: 1e3"], [f"Content-Length: {2**64}"], [f"Content-Length: {10**30}"]):
+            got = self.server.raw(request(line, host, *headers, body=b"x"))
+            head, _, body = got.partition(b"\r\n\r\n")
+            self.assertTrue(head.startswith(b"HTTP/1.1 400 "), got)
+            self.assertIn(b"Connection: close", head)
+            self.assertEqual(len(body), int(re.search(rb"Content-Length: (\d+)", head)[1]), got)
+            self.assertIn("Content-Length", json.loads(body)["error"]["message"])
+        got = self.server.raw(request("GET /health HTTP/1.1"))
+        self.assertEqual((got.count(b"HTTP/1.1 "), b"Host: expected" in got), (1, True), got)
+        c = self.server.connection()  # on a connection that was used before
+        self.assertEqual(self.server.get("/health", connection=c).status, 200)
+        c.sock.sendall(request(line, host, "Content-Length: -1"))
+        self.assertEqual(c.sock.recv(65536).count(b"HTTP/1.1 400 "), 1)
+        for s in waiting:
+            s.sendall(b"\r\n\r\nx")
+            self.assertIn(b"405", s.recv(65536)[:20])
+            s.close()
 
     def test_sizes(self):  # CVE-2024-12537, CVE-2025-48956, CVE-2025-52887
         line, host = "POST /v1/models HTTP/1.1", "Host: localhost"
@@ -152,6 +178,7 @@ class LifeTest(Case):
         result = setun("serve", "/nowhere", "--port", 0)
         self.assertEqual(result.returncode, 1)
         self.assertIn(b"/nowhere", result.stderr)
+        self.assertEqual(result.stdout, b"")  # no address is printed
 
     def test_options_are_checked(self):
         for args in (["--port", 65536], ["--parallel", 0], ["--logit-bias", "1+1"], ["--api-key", ""]):
