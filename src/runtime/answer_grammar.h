@@ -1,5 +1,4 @@
-// Grammars of whole answers: thoughts that come first, and then a text or calls of tools as the model's format has
-// them.
+// Grammars of whole answers: reasoning first, then a text or tool calls in the model's format.
 #ifndef SETUN_RUNTIME_ANSWER_GRAMMAR_H
 #define SETUN_RUNTIME_ANSWER_GRAMMAR_H
 
@@ -15,20 +14,20 @@ typedef struct st_answer_place {
   st_text tail;          // the template's own text at the end of the prompt
 } st_answer_place;
 
-// What calls there are to be.
+// The calls that an answer has.
 typedef struct st_answer_calls {
-  const st_json *tools; // an array, as the template was given it
-  const char *only;     // of this tool alone; NULL: of any
+  const st_json *tools; // the array that the template received
+  const char *only;     // only of this tool; NULL: of any
   bool one;
 } st_answer_calls;
 
-// The node of calls; of Harmony with their message's header. SETUN_ERROR_UNSUPPORTED or SETUN_ERROR_FORMAT: a schema of
-// a strict tool, which is named.
+// The node of calls; in Harmony with their message's header. SETUN_ERROR_UNSUPPORTED or SETUN_ERROR_FORMAT: the schema
+// of a strict tool, which the message names.
 setun_status st_answer_calls_node(st_grammar *g, const st_answer_place *place, const st_answer_calls *calls,
                                   st_node *out, setun_error *err);
-// A text as the answer's own: of Harmony with its message's header.
+// A text as the answer; in Harmony with its message's header.
 st_node st_answer_text_node(st_grammar *g, const st_answer_place *place, st_node text);
-// The node of the whole answer: `body` with the thoughts that may or must come before it.
+// The node of the whole answer: `body` after the reasoning that may or must precede it.
 st_node st_answer_node(st_grammar *g, const st_answer_place *place, st_node body);
 
 #endif

@@ -21,9 +21,9 @@ setun_status st_sampler_add_breaker(st_sampler *sampler, const setun_token *ids,
 // `user` must outlive the sampler; `piece` and `user` replace those of earlier calls.
 setun_status st_sampler_add_breaker_text(st_sampler *sampler, st_piece_fn piece, const void *user, const char *text,
                                          size_t length, setun_error *err);
-// What is accepted from now on is a text of the constraint; NULL: any text.
+// The tokens accepted from now on must match the constraint; NULL: any text.
 setun_status st_sampler_constrain(st_sampler *sampler, st_constraint *constraint, setun_error *err);
-// Where in it the text is; NULL: there is no constraint.
+// The text's position in it; NULL: there is no constraint.
 st_matcher *st_sampler_matcher(st_sampler *sampler);
 setun_status st_sampler_accept(st_sampler *sampler, setun_token id, setun_error *err);
 void st_sampler_reset(st_sampler *sampler);

@@ -10,18 +10,18 @@ typedef struct st_sampler_mask {
   st_matcher *matcher;
   uint32_t *bits;
   size_t words, capacity;
-  bool known; // the bits are those of the present place
+  bool known; // the bits are up to date
   size_t allowed;
 } st_sampler_mask;
 
 void st_sampler_mask_free(st_sampler_mask *m);
-// From now on the constraint's text; NULL: none.
+// Texts must match this constraint from now on; NULL: none.
 setun_status st_sampler_mask_set(st_sampler_mask *m, st_constraint *constraint, setun_error *err);
 setun_status st_sampler_mask_accept(st_sampler_mask *m, int32_t id, setun_error *err);
 void st_sampler_mask_reset(st_sampler_mask *m);
-// Works out the bits of `n` tokens, without those of the gaps. SETUN_ERROR_STATE: no token is left.
+// Computes the bits of `n` tokens, without those of the gaps. SETUN_ERROR_STATE: no token is left.
 setun_status st_sampler_mask_find(st_sampler_mask *m, size_t n, const st_token_gaps *gaps, setun_error *err);
-// The first token from `from` to before `n` that may come, and the first behind it that may not. False: none.
+// The first token in [from, n) that may come, and the first after it that may not. False: none.
 bool st_sampler_mask_run(const st_sampler_mask *m, size_t from, size_t n, size_t *begin, size_t *end);
 
 #endif

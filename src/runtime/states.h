@@ -1,10 +1,7 @@
-// The states of recurrent layers: which slot of the pool holds what. A sequence has one state, that behind the tokens
-// that are in the cache; a second one, which a pass writes, and which then is the state from before
-// the last pass; and snapshots of what it was at earlier positions, from which tokens are computed again where it is
-// truncated. Slots are shared like pages: a slot
-// that somebody else uses too is not written to.
-//
-// A state is the same to the bit however its tokens were split into passes, so that any snapshot of a position is
+// The states of recurrent layers: which slot of the pool holds what. A sequence has its state after the cached tokens;
+// the one from before the last pass (while a pass runs, the one that it writes); and snapshots of earlier positions,
+// from which tokens are computed again after a truncation. Slots are shared like pages: a slot with other users is not
+// written to. A state is bit-identical however its tokens were split into passes, so that any snapshot of a position is
 // valid. For models without such layers every function does nothing.
 #ifndef SETUN_RUNTIME_STATES_H
 #define SETUN_RUNTIME_STATES_H
