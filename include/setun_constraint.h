@@ -87,8 +87,7 @@ SETUN_API setun_status setun_constraint_get_info(const setun_constraint *constra
 
 /* ---- matching (experimental) ------------------------------------------------------------------------------- */
 
-/* A position in one text that has to match a constraint. It belongs to one thread at a time, and keeps the constraint.
- */
+/* A position in one text that has to match a constraint, which it keeps. It belongs to one thread at a time. */
 typedef struct setun_matcher setun_matcher;
 
 SETUN_API setun_status setun_matcher_new(setun_constraint *constraint, setun_matcher **matcher, setun_error *error);
@@ -99,8 +98,7 @@ SETUN_API void setun_matcher_free(setun_matcher *matcher);
 SETUN_API void setun_matcher_reset(setun_matcher *matcher);
 /* Which tokens may come next, one bit each: bits[id / 32] >> id % 32 & 1. `n` words; bits beyond the vocabulary become
  * 0. Tokens that end a text may come where the text may end. SETUN_ERROR_STATE: no token may come next, and the message
- * says where.
- */
+ * says where. */
 SETUN_API setun_status setun_matcher_mask(setun_matcher *matcher, uint32_t *bits, size_t n, setun_error *error);
 /* Whether this token may come next. */
 SETUN_API bool setun_matcher_allows(setun_matcher *matcher, setun_token id);

@@ -19,8 +19,7 @@ typedef struct setun_context setun_context;
 /* Experimental: how the hidden states of a text's tokens become one embedding, see setun_embeddings.h. */
 typedef enum setun_pooling {
   SETUN_POOLING_OFF,   /* not at all */
-  SETUN_POOLING_MODEL, /* as in the model's files; otherwise LAST, or MEAN for bidirectional models
-                        */
+  SETUN_POOLING_MODEL, /* as in the model's files; otherwise LAST, or MEAN if it is bidirectional */
   SETUN_POOLING_MEAN,  /* the mean of all tokens' */
   SETUN_POOLING_CLS,   /* the first token's */
   SETUN_POOLING_LAST   /* the last token's */

@@ -175,9 +175,9 @@ typedef struct st_attend_args {
   const st_dvector *sinks; // [n_head]; NULL: none
   const st_array *q;       // [n, n_head * head_dim]
   const st_array *q_far;   // the same; unused if period is 0
-  const st_array
-      *q_sink;   // the same, for the first n_sinks keys of tokens after n_sinks + window; unused if n_sinks is 0
-  st_array *dst; // likewise
+  // The same, for the first n_sinks keys of tokens after n_sinks + window; unused if n_sinks is 0.
+  const st_array *q_sink;
+  st_array *dst; // [n, n_head * head_dim]
 } st_attend_args;
 
 typedef enum st_activation_fn {

@@ -69,8 +69,8 @@ typedef struct st_open_options {
   // prefix. Each is named in a notice, whether the file has it or not.
   const char *const *ignore_keys;
   size_t n_ignore_keys;
-  const st_file_source
-      *source;     // a GGUF file's bytes, instead of the file at the path, which is then only a name; NULL: none
+  // A GGUF file's bytes, instead of the file at the path, which is then only a name; NULL: none.
+  const st_file_source *source;
   bool texts_only; // a Hugging Face directory needs neither config.json nor weights, and the path may be
                    // tokenizer.json itself
 } st_open_options;

@@ -87,8 +87,8 @@ typedef struct st_memory_plan {
   bool mapped; // weights stored in the device's order are used in the mapped file, outside
                // the budget
 
-  const uint32_t
-      *resident_parts; // number of attentions and MLPs that are resident regardless of the budget; NULL: by the budget
+  // Number of attentions and MLPs that are resident regardless of the budget; NULL: by the budget.
+  const uint32_t *resident_parts;
 
   // Bytes.
   uint64_t budget;                  // 0: unknown

@@ -36,8 +36,8 @@ enum { ST_ID_NONE = -2 };
 typedef struct st_vocabulary {
   const char *model; // "gpt2" (byte-level BPE), "gemma4" and "whitespace" (BPE without bytes), "llama" (BPE by scores),
                      // "t5" (Unigram)
-  const char
-      *pre; // `pre`, for BPE alone; NULL when the key is absent (then "default", as files from before the key mean)
+  // `pre`, only for BPE; NULL if the key is absent: then "default", as in files older than the key.
+  const char *pre;
   size_t n;
   const st_text *tokens;
   const float *scores;  // n of them, or NULL
