@@ -44,8 +44,9 @@ typedef struct setun_constraint_params {
 SETUN_PARAMS(setun_constraint_params)
 
 /* `model` must outlive the constraint. An error message says what is wrong and where, or which limit was reached. The
- * caller frees *constraint with setun_constraint_free; matchers and samplers that use it keep it. A text that needs more
- * than `memory`, or too many steps for its next token, is SETUN_ERROR_LIMIT, from then on for all of its matchers. */
+ * caller frees *constraint with setun_constraint_free; matchers and samplers that use it keep it. A text that needs
+ * more than `memory`, or too many steps for its next token, is SETUN_ERROR_LIMIT, from then on for all of its matchers.
+ */
 SETUN_API setun_status setun_constraint_new(const setun_model *model, const setun_constraint_params *params,
                                             setun_constraint **constraint, setun_error *error);
 SETUN_API void setun_constraint_free(setun_constraint *constraint);

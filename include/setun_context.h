@@ -55,7 +55,8 @@ SETUN_API void setun_context_free(setun_context *context);
 /* Sequences created from now on (setun_context_add, setun_context_reuse) are computed with these adapters, times
  * `scale`; NULL: with those that the model was loaded with, as in a new context. Existing sequences keep theirs, and
  * copies have those of their original. What was computed with other adapters is not reused. One pass computes only
- * sequences with the same adapters; others wait for the next one. SETUN_ERROR_STATE during a callback of an evaluation. */
+ * sequences with the same adapters; others wait for the next one. SETUN_ERROR_STATE during a callback of an evaluation.
+ */
 SETUN_API setun_status setun_context_use_adapters(setun_context *context, const setun_adapters *adapters, float scale,
                                                   setun_error *error);
 
