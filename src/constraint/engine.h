@@ -98,6 +98,7 @@ enum { ST_SET_UNKNOWN = UINT32_MAX, ST_SET_NONE = UINT32_MAX - 1 };
 typedef struct st_run {
   uint64_t classes;
   uint8_t length; // or ST_ANY_LENGTH
+  bool exact;     // and none of plain string text that is longer, nor does the term end after one of these
 } st_run;
 
 // A node of a trie after whose byte a term may end.
@@ -111,7 +112,8 @@ typedef struct st_exit {
 // those without a ready mask of tokens that all stay inside.
 typedef struct st_inside {
   bool has_run, has_tokens, separable; // not separable: there are too many exits; nothing else is known
-  int8_t slice;                        // the ready mask, or -1
+  uint8_t ready;                       // the ready mask, or 0
+  int8_t slice;                        // the part's, or -1: all
   st_run run;
   uint32_t *bits;   // the tokens, or NULL:
   uint32_t *tokens; // as indices into the part's tokens
@@ -233,6 +235,8 @@ struct st_constraint {
 
 // How long a text of any characters of which classes may come (runs.c).
 st_run st_constraint_run(st_constraint *c, st_term term);
+// The term without what it leaves out of a language (or of the first part of a sequence): its complements of few texts.
+st_term st_term_with_few(st_terms *t, st_term term);
 // The largest ready mask all of whose tokens may come in the run; -1: none.
 int st_run_slice(const st_token_trie *trie, st_run run);
 // The part of the trie that it refers to.

@@ -185,18 +185,18 @@ static bool walk_beside(st_constraint *c, st_term start, st_term other, st_copie
   return copy_until(c, &from, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX) && !t->failure.code;
 }
 
-// A term whose tokens are mostly the same: a language without a few texts, or this beside others, as all of the
-// language. ST_TERM_EMPTY: none.
+// A term whose tokens are mostly the same: of a language without a few texts the whole language, of alternatives one
+// that is an intersection or a repeat, as the other keys of an object are. ST_TERM_EMPTY: none.
 static st_term similar(st_terms *t, st_term term) {
   st_term_entry e = t->entries[term];
-  st_term of;
   for (uint32_t i = 0; e.kind == ST_KIND_ALT && e.b <= MOST_MEMBERS && i < e.b; i++) {
-    st_term found = similar(t, t->children[e.a + i]);
-    if (found != ST_TERM_EMPTY) return found;
+    st_term member = t->children[e.a + i],
+            head = t->entries[member].kind == ST_KIND_SEQ ? t->entries[member].a : member;
+    st_term_kind kind = t->entries[head].kind;
+    if (kind == ST_KIND_AND || kind == ST_KIND_REPEAT) return st_term_with_few(t, member);
   }
-  st_term head = e.kind == ST_KIND_SEQ ? e.a : term, rest = e.kind == ST_KIND_SEQ ? e.b : ST_TERM_EPSILON;
-  if (t->entries[head].kind != ST_KIND_AND || !st_term_leaves_out_few(t, head, &of)) return ST_TERM_EMPTY;
-  return st_term_seq(t, of, rest);
+  st_term whole = st_term_with_few(t, term);
+  return whole == term ? ST_TERM_EMPTY : whole;
 }
 
 // Stores what the walk found.
@@ -235,11 +235,14 @@ static bool try_beside(st_constraint *c, st_term term, int slice, const st_trie_
   return true;
 }
 
+static const int READY[ST_SLICES + 1] = {0, ST_SLICE_SHORT, ST_SLICE_MIDDLE, ST_READY_ALL}; // by slice + 1
+
 const st_inside *st_constraint_inside(st_constraint *c, st_term term) {
   st_inside *item = st_constraint_item(c, term);
   if (!item || item->has_tokens) return item;
   st_run run = st_constraint_run(c, term);
-  int slice = st_run_slice(c->trie, run);
+  int slice = st_run_slice(c->trie, run), ready = READY[slice + 1];
+  if (run.exact && run.length <= ST_SLICE_MIDDLE) slice = ST_SLICES - 1, ready = run.length;
   const st_trie_part *part = slice >= 0 ? &c->trie->without[slice] : &c->trie->all;
   bool separable;
   if (!try_beside(c, term, slice, part, &separable)) {
@@ -249,6 +252,7 @@ const st_inside *st_constraint_inside(st_constraint *c, st_term term) {
   if (c->engine.t->failure.code || c->engine.failure.code) return NULL;
   item = st_constraint_item(c, term);
   item->slice = (int8_t)slice;
+  item->ready = (uint8_t)ready;
   item->has_tokens = true;
   item->separable = separable;
   return !separable || keep(c, item) ? item : NULL;

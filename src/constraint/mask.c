@@ -155,7 +155,7 @@ static bool add_exits(st_matcher *m, st_config config, const st_inside *inside, 
 
 static void add_inside(const st_constraint *c, const st_inside *inside, uint32_t *bits) {
   size_t words = st_mask_words(c->trie->size);
-  for (size_t i = 0; inside->slice >= 0 && i < words; i++) bits[i] |= c->trie->slices[inside->slice][i];
+  for (size_t i = 0; inside->ready && i < words; i++) bits[i] |= c->trie->ready[inside->ready][i];
   for (size_t i = 0; inside->bits && i < words; i++) bits[i] |= inside->bits[i];
   const int32_t *tokens = st_inside_part(c->trie, inside)->tokens;
   for (size_t i = 0; i < inside->n_tokens; i++) st_set_bit(bits, tokens[inside->tokens[i]]);

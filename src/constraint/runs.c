@@ -117,9 +117,9 @@ static st_run run_of_classes(st_terms *t, st_term term, uint32_t most, uint64_t 
       *missing = 0;
     }
     if (*missing) *via = p.classes[i];
-    if (*missing || !room) return (st_run){p.characters[i] ? *classes : 0, p.characters[i]};
+    if (*missing || !room) return (st_run){p.characters[i] ? *classes : 0, p.characters[i], false};
   }
-  return (st_run){*classes, ST_ANY_LENGTH};
+  return (st_run){*classes, ST_ANY_LENGTH, false};
 }
 
 // Finds a run by trying: a class after which most others may not come (a quote, a backslash) is left out, or the
@@ -138,20 +138,46 @@ static st_run try_run(st_terms *t, st_term term, uint32_t most) {
   return best.classes ? best : (st_run){0};
 }
 
-// The run of a member from its form: of an infinite language without a few texts, the run of the whole language.
-static st_run member_run(st_constraint *c, st_term term) {
-  st_terms *t = c->engine.t;
-  st_term head = t->entries[term].kind == ST_KIND_SEQ ? t->entries[term].a : term, of;
-  if (t->entries[head].kind == ST_KIND_AND && st_term_leaves_out_few(t, head, &of)) {
-    st_run run = st_constraint_run(c, of);
-    if (run.length == ST_ANY_LENGTH) return run;
+st_term st_term_with_few(st_terms *t, st_term term) {
+  st_term_entry e = t->entries[term];
+  st_term head = e.kind == ST_KIND_SEQ ? e.a : term, rest = e.kind == ST_KIND_SEQ ? e.b : ST_TERM_EPSILON;
+  st_term_entry h = t->entries[head];
+  if (h.kind != ST_KIND_AND) return term;
+  size_t base = t->n_stack;
+  for (uint32_t i = 0; i < h.b; i++) {
+    st_term member = t->children[h.a + i];
+    const st_term_entry *m = &t->entries[member];
+    bool few = m->kind == ST_KIND_NOT && t->flags[m->a] & ST_TERM_FINITE;
+    if (!few && !st_terms_push(t, member)) break;
   }
-  return (st_run){0};
+  return st_term_seq(t, st_terms_join(t, ST_KIND_AND, base), rest);
+}
+
+// The run of a language without a few texts, if it is that of the whole language: where a run never ends, no text is
+// among the last ones.
+static st_run member_run(st_constraint *c, st_term term) {
+  st_term whole = st_term_with_few(c->engine.t, term);
+  st_run run = whole == term ? (st_run){0} : st_constraint_run(c, whole);
+  return run.length == ST_ANY_LENGTH ? run : (st_run){0};
+}
+
+// Neither ends nor begins with a plain character, as the quote behind a string's text.
+static bool closes(st_constraint *c, st_term term) {
+  st_terms *t = c->engine.t;
+  bool plain = t->flags[term] & ST_TERM_NULLABLE;
+  for (unsigned byte = 0; byte < 256; byte++) {
+    uint8_t class = c->trie->classes[byte];
+    bool begins = class != ST_CLASS_BROKEN && c->trie->plain & st_class_bit(class);
+    if (begins && !plain) plain = st_terms_next(t, term, (uint8_t)byte) != ST_TERM_EMPTY;
+  }
+  return !plain;
 }
 
 // The run of a repeated character: of the classes each of whose characters is all of the repeated term.
-static st_run repeat_run(st_terms *t, st_term term) {
+static st_run repeat_run(st_constraint *c, st_term term) {
+  st_terms *t = c->engine.t;
   st_term_entry e = t->entries[term];
+  st_term rest = e.kind == ST_KIND_SEQ ? e.b : ST_TERM_EPSILON;
   st_run run = {0};
   st_after after;
   if (e.kind == ST_KIND_SEQ) e = t->entries[e.a];
@@ -160,6 +186,7 @@ static st_run repeat_run(st_terms *t, st_term term) {
     bool whole = after_class(t, e.a, class, &after) && after.n == 1 && after.terms[0] == ST_TERM_EPSILON;
     if (whole) run.classes |= st_class_bit(class);
   }
+  run.exact = !(c->trie->plain & ~run.classes) && e.c != ST_UNBOUNDED && closes(c, rest);
   run.length = e.c < ST_ANY_LENGTH ? (uint8_t)e.c : e.c == ST_UNBOUNDED ? ST_ANY_LENGTH : ST_ANY_LENGTH - 1;
   return run;
 }
@@ -167,12 +194,15 @@ static st_run repeat_run(st_terms *t, st_term term) {
 static st_run find_run(st_constraint *c, st_term term) {
   st_terms *t = c->engine.t;
   st_term_entry e = t->entries[term];
-  st_run best = better(member_run(c, term), repeat_run(t, term));
+  st_run best = better(member_run(c, term), repeat_run(c, term));
   for (uint32_t i = 0; e.kind == ST_KIND_ALT && e.b <= MOST_MEMBERS && i < e.b; i++) {
-    st_run run = member_run(c, t->children[e.a + i]);
-    if (count(run.classes) > count(best.classes)) best = run;
+    st_term member = t->children[e.a + i],
+            head = t->entries[member].kind == ST_KIND_SEQ ? t->entries[member].a : member;
+    st_term_kind kind = t->entries[head].kind;
+    st_run run = kind == ST_KIND_AND || kind == ST_KIND_REPEAT ? st_constraint_run(c, member) : (st_run){0};
+    if (run.length == ST_ANY_LENGTH && count(run.classes) > count(best.classes)) best = run;
   }
-  return best.length >= LONG ? best : better(best, try_run(t, term, c->trie->most_bytes));
+  return best.length >= LONG || best.exact ? best : better(best, try_run(t, term, c->trie->most_bytes));
 }
 
 st_run st_constraint_run(st_constraint *c, st_term term) {

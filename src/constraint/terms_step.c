@@ -181,6 +181,15 @@ static void search_free(st_terms *t, st_search *s) {
   st_free(s->items), st_free(s->newest), st_free(s->slots);
 }
 
+// Does the term certainly match infinitely many texts?
+static bool surely_infinite(const st_terms *t, st_term a) {
+  st_term of;
+  const st_term_entry *e = &t->entries[a];
+  if (t->flags[a] & ST_TERM_INFINITE) return true;
+  if (e->kind == ST_KIND_AND) return st_term_leaves_out_few(t, a, &of);
+  return e->kind == ST_KIND_SEQ && !(t->flags[e->b] & ST_TERM_SEARCHED) && surely_infinite(t, e->a);
+}
+
 bool st_term_leaves_out_few(const st_terms *t, st_term a, st_term *of) {
   st_term_entry e = t->entries[a];
   *of = ST_TERM_EMPTY;
@@ -188,7 +197,7 @@ bool st_term_leaves_out_few(const st_terms *t, st_term a, st_term *of) {
     st_term member = t->children[e.a + i];
     const st_term_entry *m = &t->entries[member];
     if (m->kind == ST_KIND_NOT && t->flags[m->a] & ST_TERM_FINITE) continue;
-    if (*of != ST_TERM_EMPTY || !(t->flags[member] & ST_TERM_INFINITE)) return false;
+    if (*of != ST_TERM_EMPTY || !surely_infinite(t, member)) return false;
     *of = member;
   }
   return *of != ST_TERM_EMPTY;

@@ -195,11 +195,16 @@ static bool make_below(const st_token_trie *t, st_trie_part *part) {
   return true;
 }
 
-static bool make_slice(st_token_trie *t, const st_spelled *list, size_t n, uint32_t most, uint32_t **bits) {
-  *bits = st_calloc(st_mask_words(t->size), sizeof **bits);
-  if (!*bits) return false;
-  for (size_t i = 0; i < n; i++) {
-    if (!in_part(&list[i], most)) (*bits)[list[i].token / 32] |= 1u << list[i].token % 32;
+static bool make_ready(st_token_trie *t, const st_spelled *list, size_t n) {
+  size_t words = st_mask_words(t->size);
+  for (uint32_t i = 1; i <= ST_READY_ALL; i++) {
+    uint32_t *bits = t->ready[i] = st_calloc(words, sizeof *bits);
+    if (!bits) return false;
+    for (size_t w = 0; i > 1 && w < words; w++) bits[w] = t->ready[i - 1][w];
+    for (size_t k = 0; k < n; k++) {
+      bool more = i == ST_READY_ALL && list[k].characters != UINT32_MAX;
+      if (list[k].characters == i || more) st_set_bit(bits, list[k].token);
+    }
   }
   return true;
 }
@@ -222,10 +227,9 @@ setun_status st_token_trie_new(const st_tokenizer *tokenizer, st_token_trie **ou
     const uint32_t most[ST_SLICES] = {ST_SLICE_SHORT, ST_SLICE_MIDDLE, t->most_characters};
     bool made = make_part(t, list, n, 0, &t->all) && make_below(t, &t->all);
     for (int i = 0; i < ST_SLICES && made; i++) {
-      made = make_part(t, list, n, most[i], &t->without[i]) && make_below(t, &t->without[i]) &&
-             make_slice(t, list, n, most[i], &t->slices[i]);
+      made = make_part(t, list, n, most[i], &t->without[i]) && make_below(t, &t->without[i]);
     }
-    if (!made) status = st_fail_memory(err, "the trie of a vocabulary");
+    if (!made || !make_ready(t, list, n)) status = st_fail_memory(err, "the trie of a vocabulary");
   }
   st_free(list);
   if (status) {
@@ -242,7 +246,8 @@ static void free_part(st_trie_part *part) {
 void st_token_trie_free(st_token_trie *t) {
   if (!t) return;
   free_part(&t->all);
-  for (int i = 0; i < ST_SLICES; i++) free_part(&t->without[i]), st_free(t->slices[i]);
+  for (int i = 0; i < ST_SLICES; i++) free_part(&t->without[i]);
+  for (int i = 1; i <= ST_READY_ALL; i++) st_free(t->ready[i]);
   st_free(t->same), st_free(t->ends), st_free(t->lengthy), st_free(t);
 }
 uint32_t st_token_trie_size(const st_token_trie *t) {

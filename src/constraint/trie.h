@@ -67,7 +67,7 @@ typedef struct st_trie_part {
 
 // Tokens of at most that many characters, all of them plain inside a JSON string: not quotes, backslashes or control
 // characters. The last one may be incomplete.
-enum { ST_SLICES = 3, ST_SLICE_SHORT = 10, ST_SLICE_MIDDLE = 30 };
+enum { ST_SLICES = 3, ST_SLICE_SHORT = 10, ST_SLICE_MIDDLE = 30, ST_READY_ALL = ST_SLICE_MIDDLE + 1 };
 
 typedef struct st_same {
   int32_t first, other; // tokens with the same bytes: the trie has the first
@@ -79,10 +79,10 @@ struct st_token_trie {
   uint32_t most_characters; // the most in any plain token
   uint32_t most_bytes;      // the most in any token of the trie
   st_trie_part all;
-  st_trie_part without[ST_SLICES]; // all tokens not in the slice
-  uint32_t *slices[ST_SLICES];     // the slice's tokens, one bit each
-  uint64_t plain;                  // the classes of their characters
-  uint8_t classes[256];            // of each first byte of a character, or ST_CLASS_BROKEN
+  st_trie_part without[ST_SLICES];   // all tokens not in the slice
+  uint32_t *ready[ST_READY_ALL + 1]; // the plain tokens of at most i characters, one bit each; ST_READY_ALL: all
+  uint64_t plain;                    // the classes of their characters
+  uint8_t classes[256];              // of each first byte of a character, or ST_CLASS_BROKEN
   st_same *same;
   size_t n_same, same_capacity;
   int32_t *ends, *lengthy; // end tokens; tokens too long for the trie
