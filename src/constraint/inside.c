@@ -12,6 +12,7 @@ enum {
   MOST_MEMBERS = 64,
   BRANCH = 4,
   LARGE_BRANCH = 128,
+  LONG = 8, // a run that is not looked for again
   MOST_KEPT = 64 << 20,
   MOST_ITEMS = 200000
 };
@@ -100,7 +101,7 @@ static bool covered(st_constraint *c, st_trie_node node, const st_trie_below *be
   *run = shortened(c->trie, *run, st_trie_byte(node));
   uint32_t size = st_trie_size(node);
   if (size >= BRANCH && run->classes && covers(*run, below)) return true;
-  if (size < LARGE_BRANCH || !(below->classes & ST_TRIE_BETWEEN)) return false;
+  if (size < LARGE_BRANCH || run->length >= LONG || !(below->classes & ST_TRIE_BETWEEN)) return false;
   st_run own = st_constraint_run(c, term);
   if (own.classes) *run = own;
   return own.classes && covers(own, below);

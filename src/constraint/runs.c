@@ -6,7 +6,7 @@
 #include <string.h>
 
 // Terms between characters; the number of characters before each, in rising order; and the class of the last of them.
-enum { MOST_PLACES = 48, MOST_INSIDE = 64, MOST_STARTS = 8, MOST_MEMBERS = 64, LONG = 8 };
+enum { MOST_PLACES = 48, MOST_INSIDE = 64, MOST_STARTS = 8, MOST_MEMBERS = 64, MOST_NEW = 1000, LONG = 8 };
 typedef struct st_places {
   st_term terms[MOST_PLACES];
   uint8_t characters[MOST_PLACES], classes[MOST_PLACES];
@@ -108,10 +108,12 @@ static st_run better(st_run a, st_run b) {
 
 // The run of these classes, as far as they may all come. It ends at a place where some of them are *missing, which was
 // reached by class *via.
-static st_run run_of_classes(st_terms *t, st_term term, uint32_t most, uint64_t *classes, uint64_t *missing, int *via) {
+static st_run run_of_classes(st_terms *t, st_term term, uint32_t most, uint64_t *classes, uint64_t *missing, int *via,
+                             uint32_t *tried) {
   st_places p = {.terms = {term}, .n = 1};
-  for (uint32_t i = 0; i < p.n && p.characters[i] < most; i++) {
-    bool room = follow(t, &p, i, *classes, missing);
+  uint32_t before = t->n; // the terms so far: trying should cost less than the walk that it saves
+  for (uint32_t i = 0; i < p.n && p.characters[i] < most; i++, ++*tried) {
+    bool room = follow(t, &p, i, *classes, missing) && t->n - before < MOST_NEW;
     if (i == 0) {
       *classes &= ~*missing;
       *missing = 0;
@@ -127,10 +129,11 @@ static st_run run_of_classes(st_terms *t, st_term term, uint32_t most, uint64_t 
 static st_run try_run(st_terms *t, st_term term, uint32_t most) {
   uint64_t classes = st_class_bit(ST_CLASSES) - 1;
   st_run best = {0};
-  for (int start = 0; start < MOST_STARTS && classes; start++) {
+  uint32_t tried = 0; // places
+  for (int start = 0; start < MOST_STARTS && classes && tried < MOST_PLACES; start++) {
     uint64_t missing = 0;
     int via = 0;
-    st_run run = run_of_classes(t, term, most, &classes, &missing, &via);
+    st_run run = run_of_classes(t, term, most, &classes, &missing, &via, &tried);
     best = better(best, run);
     if (!missing || (missing == classes && run.length >= LONG)) break;
     classes &= 2 * count(missing) > count(classes) ? ~st_class_bit(via) : ~missing;

@@ -181,34 +181,34 @@ static void search_free(st_terms *t, st_search *s) {
   st_free(s->items), st_free(s->newest), st_free(s->slots);
 }
 
+static bool leaves_out_few(const st_terms *t, st_term a);
+
 // Does the term certainly match infinitely many texts?
 static bool surely_infinite(const st_terms *t, st_term a) {
-  st_term of;
   const st_term_entry *e = &t->entries[a];
   if (t->flags[a] & ST_TERM_INFINITE) return true;
-  if (e->kind == ST_KIND_AND) return st_term_leaves_out_few(t, a, &of);
+  if (e->kind == ST_KIND_AND) return leaves_out_few(t, a);
   return e->kind == ST_KIND_SEQ && !(t->flags[e->b] & ST_TERM_SEARCHED) && surely_infinite(t, e->a);
 }
 
-bool st_term_leaves_out_few(const st_terms *t, st_term a, st_term *of) {
+// Is it an infinite language without a finite one? Then it is not empty.
+static bool leaves_out_few(const st_terms *t, st_term a) {
   st_term_entry e = t->entries[a];
-  *of = ST_TERM_EMPTY;
+  uint32_t infinite = 0;
   for (uint32_t i = 0; e.kind == ST_KIND_AND && i < e.b; i++) {
     st_term member = t->children[e.a + i];
     const st_term_entry *m = &t->entries[member];
     if (m->kind == ST_KIND_NOT && t->flags[m->a] & ST_TERM_FINITE) continue;
-    if (*of != ST_TERM_EMPTY || !surely_infinite(t, member)) return false;
-    *of = member;
+    if (infinite++ || !surely_infinite(t, member)) return false;
   }
-  return *of != ST_TERM_EMPTY;
+  return infinite == 1;
 }
 
 // The result if it is known without a search: 1 not empty, 0 empty, -1 unknown.
 static int known_emptiness(const st_terms *t, st_term a) {
-  st_term of;
   if (a == ST_TERM_EMPTY || t->flags[a] & ST_TERM_DEAD) return 0;
   if (t->flags[a] & (ST_TERM_NULLABLE | ST_TERM_KNOWN) || !(t->flags[a] & ST_TERM_SEARCHED)) return 1;
-  return st_term_leaves_out_few(t, a, &of) ? 1 : -1;
+  return leaves_out_few(t, a) ? 1 : -1;
 }
 
 static void found(st_terms *t, const st_search *s, uint32_t at) {

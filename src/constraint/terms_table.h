@@ -91,9 +91,6 @@ bool st_terms_check_work(st_terms *t);
 // Calls `mark` for each mark that a match of the empty text ends with.
 void st_term_marks(const st_terms *t, st_term a, void (*mark)(void *user, uint32_t mark), void *user);
 
-// Is it an infinite language minus a finite one? Then it is not empty.
-bool st_term_leaves_out_few(const st_terms *t, st_term a, st_term *of);
-
 // Counts steps of work; false: failed.
 static inline bool st_terms_work(st_terms *t, size_t steps) {
   t->work += steps;

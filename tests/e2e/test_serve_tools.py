@@ -189,6 +189,50 @@ class RequiredTest(ToolCase):
         self.assertEqual(events[-2]["delta"]["stop_reason"], "tool_use")
 
 
+class AgentTest(ToolCase):
+    """Requests in the shapes of Codex CLI (responses, with tools that are not functions) and of Claude Code (messages)."""
+
+    SHELL = {"type": "object", "properties": {"command": {"type": "array", "items": {"type": "string", "maxLength": 5}, "minItems": 1, "maxItems": 2},
+                                              "timeout_ms": {"type": "integer", "minimum": 1, "maximum": 99999}},
+             "required": ["command"], "additionalProperties": False}
+
+    def check_command(self, value):
+        self.assertTrue(1 <= len(value["command"]) <= 2 and all(isinstance(part, str) for part in value["command"]), value)
+        self.assertLessEqual(set(value), {"command", "timeout_ms"})
+
+    def test_codex(self):
+        tools = [{"type": "function", "name": "shell", "description": "Runs a command.", "strict": False, "parameters": self.SHELL},
+                 {"type": "function", "name": "update_plan", "strict": False, "parameters": PARAMETERS},
+                 {"type": "web_search", "external_web_access": False}, {"type": "namespace", "name": "more", "tools": []}]
+        body = {"model": "m", "instructions": "You write code.", "tools": tools, "tool_choice": {"type": "function", "name": "shell"},
+                "parallel_tool_calls": False, "reasoning": {"effort": "low", "summary": "auto"}, "store": False, "stream": True,
+                "include": ["reasoning.encrypted_content"], "prompt_cache_key": "1", "max_output_tokens": 200, "temperature": 1, "seed": 3}
+        items = [{"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be short."}]},
+                 {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "List the files."}]}]
+        for _ in range(2):  # the second time with the first call and its result
+            events = self.server.post("/v1/responses", {**body, "input": items}).events
+            self.assertEqual((events[0]["type"], events[-1]["type"]), ("response.created", "response.completed"))
+            [item] = events[-1]["response"]["output"]
+            self.assertEqual((item["type"], item["name"]), ("function_call", "shell"))
+            self.check_command(json.loads(item["arguments"]))
+            items += [item, {"type": "function_call_output", "call_id": item["call_id"], "output": "a.c b.c"}]
+
+    def test_claude_code(self):
+        tools = [{"name": "Bash", "description": "Runs a command.", "input_schema": {"$schema": "http://json-schema.org/draft-07/schema#", **self.SHELL}},
+                 {"name": "Read", "input_schema": PARAMETERS, "cache_control": {"type": "ephemeral"}}]
+        body = {"model": "m", "max_tokens": 200, "temperature": 1, "seed": 3, "stream": True, "tools": tools, "tool_choice": {"type": "tool", "name": "Bash"},
+                "system": [{"type": "text", "text": "You write code.", "cache_control": {"type": "ephemeral"}}], "metadata": {"user_id": "1"}}
+        messages = [{"role": "user", "content": [{"type": "text", "text": "List the files.", "cache_control": {"type": "ephemeral"}}]}]
+        for _ in range(2):
+            events = self.server.post("/v1/messages", {**body, "messages": messages}, headers={"x-api-key": "1", "anthropic-version": "2023-06-01"}).events
+            [start] = [e["content_block"] for e in events if e["type"] == "content_block_start"]
+            self.assertEqual((start["type"], start["name"]), ("tool_use", "Bash"))
+            value = json.loads("".join(e["delta"]["partial_json"] for e in events if e["type"] == "content_block_delta"))
+            self.check_command(value)
+            messages += [{"role": "assistant", "content": [{**start, "input": value}]},
+                         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": start["id"], "content": [{"type": "text", "text": "a.c b.c"}]}]}]
+
+
 class FormatTest(ToolCase):
     """Answers as a schema says."""
 
