@@ -67,6 +67,10 @@ typedef struct setun_model_params {
    * file does not exist or the experts are resident; SETUN_ERROR_FORMAT if it was written for another model. NULL: the
    * cache begins empty. */
   const char *experts_state;
+  /* Experts in a cache (of matrices stored in the kernels' own order): how many layers ahead to predict which ones will
+   * be used, 1 to 4, and to read them while the disk is idle, for as long as this is measured to be faster; 0: 1; -1:
+   * not at all. Results are the same. */
+  int experts_ahead;
 } setun_model_params;
 
 SETUN_PARAMS(setun_model_params)
@@ -171,6 +175,10 @@ typedef struct setun_stream_stats {
   uint64_t expert_misses;  /* and those that had to be read */
   const char *expert_rule; /* which expert is replaced: "lru", the one that was used least recently, or "score", the one
                               that the fewest recent tokens used; NULL: experts are not cached */
+  uint64_t experts_prefetched; /* experts that were read before a layer wanted them, see experts_ahead */
+  uint64_t prefetch_hits;      /* of expert_hits: those that had been read so */
+  double prefetch_recall[4];   /* the fraction of used experts that were predicted 1, 2, 3, 4 layers ahead; NAN: not
+                                  known */
 } setun_stream_stats;
 
 /* Any thread may call it, also while others compute. Zeros where all weights are resident, and in a forked child. */

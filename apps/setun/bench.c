@@ -35,6 +35,7 @@ static const option rows[] = {
     {0, "buffer", OPTION_SIZE, AT(buffer), "SIZE", 1048576, 0x1p46,
      "bytes to read for measuring memory bandwidth (default: far more than the caches hold, or what the budget "
      "leaves)"},
+    EXPERTS_AHEAD_ROW(bench_options),
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };
 

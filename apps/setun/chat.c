@@ -57,6 +57,7 @@ static const option rows[] = {
      "dimmed reasoning and a coloured prompt: on a terminal unless NO_COLOR is set (default), always, or never"},
     DRAFT_ROW(chat_options, "ngram"),
     EXPERTS_STATE_ROW(chat_options),
+    EXPERTS_AHEAD_ROW(chat_options),
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print progress and settings on standard error"},
 };
 

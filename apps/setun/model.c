@@ -221,6 +221,8 @@ setun_model_params loading_params(const model_options *o, const compute_options 
   params.context = compute->context;
   params.beside = compute->beside;
   params.experts_state = compute->experts_state;
+  if (compute->experts_ahead)
+    params.experts_ahead = strcmp(compute->experts_ahead, "off") ? compute->experts_ahead[0] - '0' : -1;
   if (compute->trace) {
     params.on_experts = write_experts;
     params.experts_user = compute->trace;

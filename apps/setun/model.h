@@ -47,6 +47,14 @@
         "those in the cache at the end"                                                                                \
   }
 
+// --experts-ahead, of the struct's member `compute`.
+#define EXPERTS_AHEAD_ROW(options)                                                                                     \
+  {                                                                                                                    \
+    0, "experts-ahead", OPTION_CHOICE, offsetof(options, compute.experts_ahead), "off|1|2|3|4", 0, 0,                  \
+        "if experts do not fit into --memory: how many layers ahead to predict which ones will be used, to read them " \
+        "while the disk is idle, as long as that is measured to be faster (default 1)"                                 \
+  }
+
 // Options for reading a model's files. Zero-initialize.
 typedef struct model_options {
   const char *isa, *assume, *activation;
@@ -70,6 +78,7 @@ typedef struct compute_options {
   uint64_t beside;                     // additional bytes for the plan
   experts_trace *trace;                // of the experts that tokens use; NULL: none
   const char *experts_state;           // --experts-state; NULL: none
+  const char *experts_ahead;           // --experts-ahead; NULL: the library's choice
 } compute_options;
 
 extern const option model_rows[4], compute_rows[7];

@@ -57,6 +57,7 @@ static const option output_rows[] = {
     DRAFT_ROW(run_options, "none"),
     TRACE_ROW(AT(trace)),
     EXPERTS_STATE_ROW(run_options),
+    EXPERTS_AHEAD_ROW(run_options),
     {0, "verbose", OPTION_FLAG, AT(verbose), NULL, 0, 0, "print settings and timings on standard error"},
 };
 

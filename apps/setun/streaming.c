@@ -24,6 +24,8 @@ streaming_report make_streaming_report(const setun_model *model, const setun_str
   r.stats.passes_s -= since->passes_s;
   r.stats.expert_hits -= since->expert_hits;
   r.stats.expert_misses -= since->expert_misses;
+  r.stats.experts_prefetched -= since->experts_prefetched;
+  r.stats.prefetch_hits -= since->prefetch_hits;
   double passes = r.stats.passes_s, compute = passes - r.stats.waited_s;
   if (!r.plan.streamed || !r.stats.bytes) return r;
   r.disk_after = measure_disk(model);
@@ -69,6 +71,13 @@ void print_expert_report(const setun_model *model) {
     fprintf(stderr, " %llu/%llu", (unsigned long long)hits, (unsigned long long)(hits + misses));
   }
   fprintf(stderr, "\n");
+  if (!stats.experts_prefetched) return;
+  fprintf(stderr,
+          "%-8s %llu read before they were wanted, %llu of them used; predicted of those used, by layers ahead:", "",
+          (unsigned long long)stats.experts_prefetched, (unsigned long long)stats.prefetch_hits);
+  for (int i = 0; i < 4 && stats.prefetch_recall[i] >= 0; i++)
+    fprintf(stderr, " %.0f %%", 100 * stats.prefetch_recall[i]);
+  fprintf(stderr, "\n");
 }
 
 void print_streaming_json(const streaming_report *r) {
@@ -88,4 +97,6 @@ void print_streaming_json(const streaming_report *r) {
   if (!r->plan.n_experts_cached) return;
   print_text("\"expert_hits\": %llu, \"expert_misses\": %llu, ", (unsigned long long)r->stats.expert_hits,
              (unsigned long long)r->stats.expert_misses);
+  print_text("\"experts_prefetched\": %llu, \"prefetch_hits\": %llu, ", (unsigned long long)r->stats.experts_prefetched,
+             (unsigned long long)r->stats.prefetch_hits);
 }

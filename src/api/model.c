@@ -128,7 +128,9 @@ st_placement_options st_placement_options_of(const setun_model_params *p, const 
                                 .memory = p->memory,
                                 .expected = p->beside,
                                 .mapped = p->no_stream,
-                                .experts_state = p->experts_state};
+                                .experts_state = p->experts_state,
+                                .prefetch = {.mode = p->experts_ahead < 0 ? ST_PREFETCH_NEVER : ST_PREFETCH_MEASURED,
+                                             .distance = p->experts_ahead > 0 ? (uint32_t)p->experts_ahead : 1}};
 }
 
 // Without the key, texts may be split differently than in training.
@@ -298,6 +300,10 @@ setun_status st_api_load_weights(setun_model *m, const st_directory *d, const se
                                  setun_error *err) {
   st_placement_options options = st_placement_options_of(p, &m->log);
   (void)context;
+  if (p->experts_ahead < -1 || p->experts_ahead > ST_PREFETCH_DISTANCES) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "experts_ahead: expected -1 to %d, found %d", ST_PREFETCH_DISTANCES,
+                   p->experts_ahead);
+  }
   setun_status s = st_placement_load(d, &options, &m->placement, err);
   if (s == SETUN_OK) {
     m->model = m->placement->model;

@@ -4,6 +4,8 @@
 #include "base/process.h"
 #include "base/system_memory.h"
 
+#include <string.h>
+
 static setun_plan plan_of(const st_memory_plan *p) {
   return (setun_plan){.budget = p->budget,
                       .least = p->least,
@@ -95,7 +97,10 @@ setun_status setun_model_get_stream_stats(const setun_model *model, setun_stream
                                  .how = s.read.how,
                                  .expert_hits = s.expert_hits,
                                  .expert_misses = s.expert_misses,
-                                 .expert_rule = s.expert_rule};
+                                 .expert_rule = s.expert_rule,
+                                 .experts_prefetched = s.prefetched,
+                                 .prefetch_hits = s.prefetch_hits};
+    memcpy(found.prefetch_recall, s.recall, sizeof found.prefetch_recall);
   }
   return ST_FILL(stats, &found);
 }

@@ -10,19 +10,20 @@
 #include <math.h>
 
 struct st_moe {
-  st_array *normed;  // [n_batch, n_embd] the layer's input
-  st_array *router;  // [n_batch, n_expert] logits
-  st_array *part;    // [n_batch, n_embd] the tokens of one expert
-  st_array *out;     // [rows, n_embd] outputs of one expert, or of all
-  st_array *weight;  // [n_batch, 1] the shared expert's
-  float *logits;     // [n_batch, n_expert]
-  float *scratch;    // [n_expert]
-  st_choice *chosen; // [n_batch, used]
-  uint32_t *first;   // [n_expert + 1] offsets of an expert's tokens in the two lists below
-  uint32_t *tokens;  // [n_batch * used]
-  float *weights;    // the same
-  st_product *outs;  // [2 * used]
-  uint32_t rows;     // max(n_batch, used)
+  st_array *normed;    // [n_batch, n_embd] the layer's input
+  st_array *router;    // [n_batch, n_expert] logits
+  st_array *part;      // [n_batch, n_embd] the tokens of one expert
+  st_array *out;       // [rows, n_embd] outputs of one expert, or of all
+  st_array *weight;    // [n_batch, 1] the shared expert's
+  float *logits;       // [n_batch, n_expert]
+  float *scratch;      // [n_expert]
+  st_choice *chosen;   // [n_batch, used]
+  st_choice *expected; // [used] of a later layer
+  uint32_t *first;     // [n_expert + 1] offsets of an expert's tokens in the two lists below
+  uint32_t *tokens;    // [n_batch * used]
+  float *weights;      // the same
+  st_product *outs;    // [2 * used]
+  uint32_t rows;       // max(n_batch, used)
   // [n_expert] those that some token goes to, how many do, and, where they are not resident, which of them are there.
   uint32_t *wanted, *counts, *places;
   uint32_t n_wanted;
@@ -102,12 +103,14 @@ setun_status st_moe_new(const st_run *r, st_moe **moe, setun_error *err) {
   m->logits = st_malloc((size_t)r->n_batch * h->n_expert, sizeof *m->logits);
   m->scratch = st_malloc(h->n_expert, sizeof *m->scratch);
   m->chosen = st_malloc(n, sizeof *m->chosen);
+  m->expected = st_malloc(used, sizeof *m->expected);
   m->first = st_malloc((size_t)h->n_expert + 1, sizeof *m->first);
   m->tokens = st_malloc(n, sizeof *m->tokens);
   m->weights = st_malloc(n, sizeof *m->weights);
   m->outs = st_malloc((size_t)2 * used, sizeof *m->outs);
   m->wanted = st_malloc((size_t)3 * h->n_expert, sizeof *m->wanted);
-  bool whole = m->logits && m->scratch && m->chosen && m->first && m->tokens && m->weights && m->outs && m->wanted;
+  bool whole = m->logits && m->scratch && m->chosen && m->expected && m->first && m->tokens && m->weights && m->outs &&
+               m->wanted;
   m->counts = whole ? m->wanted + h->n_expert : NULL;
   m->places = whole ? m->counts + h->n_expert : NULL;
   if (s == SETUN_OK && !whole) s = st_fail_memory(err, "the experts' lists");
@@ -124,7 +127,7 @@ void st_moe_free(const st_run *r, st_moe *m) {
   st_run_array list[MOE_ARRAYS];
   list_arrays(r, m, list);
   st_run_arrays_free(r, list, MOE_ARRAYS);
-  void *blocks[] = {m->logits, m->scratch, m->chosen, m->first, m->tokens, m->weights, m->outs, m->wanted};
+  void *blocks[] = {m->logits, m->scratch, m->chosen, m->expected, m->first, m->tokens, m->weights, m->outs, m->wanted};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) st_free(blocks[i]);
   st_free(m);
 }
@@ -218,6 +221,28 @@ static void one_token(st_run *r, const st_layer *l, uint32_t n) {
   }
 }
 
+// Predicts which experts the next layers will use, by applying their routers to this layer's hidden state, of one
+// token.
+static setun_status expect_experts(st_run *r, uint32_t layer, setun_error *err) {
+  const st_supply *supply = r->model->supply;
+  const st_backend *b = r->model->backend;
+  const st_hparams *h = &r->model->h;
+  st_moe *m = r->moe;
+  setun_status s = SETUN_OK;
+  for (uint32_t d = 1; layer + d < h->n_layer && supply->ahead(supply->context, layer + d, d); d++) {
+    const st_layer *l = &r->model->layers[layer + d];
+    const st_product router = {&l->linear[ST_ROUTER], m->router, 0};
+    if (!l->experts) continue;
+    b->norm_into(r->queue, r->x, 1, h->n_embd, l->vector[ST_FFN_NORM], h->norm_eps, m->part);
+    st_multiply(r, m->part, 0, 1, NULL, &router, 1);
+    if ((s = b->read(r->queue, m->router, 0, h->n_expert, m->logits, err)) != SETUN_OK) return s;
+    st_route(h, m->logits, m->scratch, m->expected);
+    for (uint32_t i = 0; i < h->n_expert_used; i++) m->places[i] = m->expected[i].expert;
+    supply->expect(supply->context, layer + d, d, m->places, h->n_expert_used);
+  }
+  return s;
+}
+
 // Experts that are not resident, as the supply gives them.
 static setun_status supplied_experts(st_run *r, uint32_t layer, uint32_t n, setun_error *err) {
   const st_supply *supply = r->model->supply;
@@ -228,6 +253,7 @@ static setun_status supplied_experts(st_run *r, uint32_t layer, uint32_t n, setu
   uint32_t outputs = m->first[r->model->h.n_expert], given = 0;
   bool in_order = outputs > m->rows;
   setun_status s = supply->want(supply->context, &demand, err);
+  if (s == SETUN_OK && n == 1) s = expect_experts(r, layer, err);
   for (uint32_t done = 0; s == SETUN_OK && done < demand.n; done += given) {
     given = n == 1 ? demand.n : 1; // that many tokens use: one at a time, so that others can be read meanwhile
     s = supply->next(supply->context, in_order, m->places, &given, err);

@@ -32,13 +32,17 @@ typedef struct st_supply {
   // Reads rows ids[0] to ids[n - 1], at most ST_SUPPLY_ROWS, of an embedding that is not resident, into rows 0 to n - 1
   // of *rows, valid until the next call.
   setun_status (*rows)(void *context, const int32_t *ids, uint32_t n, const st_dmatrix **rows, setun_error *err);
-  // Experts, where they are not resident; NULL, all three: they are. `want` begins to read those that are not there
+  // Experts, where they are not resident; NULL, all of them: they are. `want` begins to read those that are not there
   // yet. `next` waits for at least one more, and gives the places in the demand of those that are there now, at most *n
   // of them; with `in_order` in the order of the demand. Their matrices have codes until `done`, which is for all that
   // `next` gave, and comes before the next `next`.
   setun_status (*want)(void *context, const st_expert_demand *demand, setun_error *err);
   setun_status (*next)(void *context, bool in_order, uint32_t *places, uint32_t *n, setun_error *err);
   void (*done)(void *context);
+  // After `want`, NULL with it: whether it helps to know now which experts a layer will probably use, which is
+  // `distance` layers ahead and whose router is there; and which, [n].
+  bool (*ahead)(void *context, uint32_t layer, uint32_t distance);
+  void (*expect)(void *context, uint32_t layer, uint32_t distance, const uint32_t *experts, uint32_t n);
 } st_supply;
 
 #endif

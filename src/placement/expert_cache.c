@@ -9,10 +9,12 @@
 #include "placement/expert_policy.h"
 #include "placement/read_view.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
 #define NONE UINT32_MAX
+enum { PREFETCHES = 2 }; // at a time: a layer's own experts wait for no more than these
 enum { MATRICES_MOST = 3, RANGES_MOST = MATRICES_MOST * ST_ITEM_TENSORS, ALIGNMENT = 64 };
 
 // A matrix that has no codes itself.
@@ -39,6 +41,7 @@ typedef enum slot_state { SLOT_EMPTY, SLOT_READING, SLOT_READY } slot_state;
 typedef struct cache_slot {
   slot_state state;
   bool pinned;     // the pass needs its expert
+  bool prefetched; // its expert was read for a layer that was not reached yet
   uint32_t record; // the one in it
   uint32_t buffer; // the stream's slot that its expert is read into
 } cache_slot;
@@ -67,12 +70,17 @@ struct st_expert_cache {
   uint32_t n_buffers;
   st_expert_policy *policy;
   st_expert_demand demand;
-  want_state *wants;       // [n_expert] of the demand
-  uint32_t next_missing;   // of the demand: all before it are present or being read
-  uint32_t last_layer;     // of the pass's last demand; NONE: it had none
-  pthread_mutex_t lock;    // of the members below, for callers that read them during a pass
-  int64_t maker;           // the process that owns the lock
-  uint64_t *hits, *misses; // [n_layer]
+  st_expert_prefetch *prefetch;
+  uint32_t expected_most;          // experts of the layers ahead that are predicted
+  uint32_t prefetches[PREFETCHES]; // records that are being read ahead; NONE: no more
+  want_state *wants;               // [n_expert] of the demand
+  uint32_t next_missing;           // of the demand: all before it are present or being read
+  uint32_t last_layer;             // of the pass's last demand; NONE: it had none
+  pthread_mutex_t lock;            // of the members below, for callers that read them during a pass
+  int64_t maker;                   // the process that owns the lock
+  uint64_t *hits, *misses;         // [n_layer]
+  uint64_t prefetched, prefetch_hits;
+  double recall[ST_PREFETCH_DISTANCES];
   double packed_s;
   st_expert_rule rule;
 };
@@ -80,7 +88,8 @@ struct st_expert_cache {
 // ---- making -------------------------------------------------------------------------------------------------------
 
 setun_status st_expert_cache_new(const st_model *m, const st_memory_plan *plan, const st_directory *d, st_pool *pool,
-                                 const st_log *log, st_expert_cache **cache, setun_error *err) {
+                                 const st_prefetch_options *prefetch, const st_log *log, st_expert_cache **cache,
+                                 setun_error *err) {
   st_expert_cache *c = st_calloc(1, sizeof *c);
   if (!c) return st_fail_memory(err, "the cache of experts");
   c->model = m;
@@ -92,6 +101,7 @@ setun_status st_expert_cache_new(const st_model *m, const st_memory_plan *plan, 
   c->n_records = m->h.n_expert * m->h.n_layer; // both are bounded, see hparams.h
   c->direct = plan->experts.direct;
   c->last_layer = NONE;
+  c->expected_most = prefetch->distance * m->h.n_expert_used;
   c->maker = st_process_current();
   pthread_mutex_init(&c->lock, NULL);
   c->records = st_calloc(c->n_records, sizeof *c->records);
@@ -100,7 +110,10 @@ setun_status st_expert_cache_new(const st_model *m, const st_memory_plan *plan, 
   c->misses = st_calloc(m->h.n_layer, sizeof *c->misses);
   for (uint32_t i = 0; c->records && i < c->n_records; i++) c->records[i].slot = NONE;
   bool whole = c->records && c->wants && c->hits && c->misses;
+  for (int i = 0; i < PREFETCHES; i++) c->prefetches[i] = NONE;
+  for (int i = 0; i < ST_PREFETCH_DISTANCES; i++) c->recall[i] = (double)NAN;
   setun_status s = whole ? st_read_view_open(&c->view, d, err) : st_fail_memory(err, "the cache of experts");
+  if (s == SETUN_OK) s = st_expert_prefetch_new(m->h.n_layer, c->n_expert, prefetch, &c->prefetch, err);
   if (s == SETUN_OK) {
     *cache = c;
   } else {
@@ -188,6 +201,7 @@ void st_expert_cache_free(st_expert_cache *c) {
   if (!c) return;
   st_stream_free(c->stream);
   st_expert_policy_free(c->policy);
+  st_expert_prefetch_free(c->prefetch);
   st_read_view_close(&c->view);
   if (c->codes) st_pages_free(c->codes, c->codes_bytes);
   st_free(c->slots);
@@ -214,7 +228,7 @@ static uint32_t find_slot(const st_expert_cache *c) {
   for (uint32_t i = 0; i < c->n_slots; i++) {
     const cache_slot *slot = &c->slots[i];
     if (slot->state == SLOT_EMPTY) return i;
-    if (slot->state != SLOT_READY || slot->pinned) continue;
+    if (slot->state != SLOT_READY || slot->pinned || slot->prefetched) continue;
     if (best == NONE || st_expert_policy_before(c->policy, slot->record, c->slots[best].record)) best = i;
   }
   return best;
@@ -229,12 +243,13 @@ static uint32_t find_buffer(const st_expert_cache *c, uint32_t slot) {
 }
 
 // Begins to read the record. False: there is no room now.
-static bool begin_reading(st_expert_cache *c, uint32_t record) {
+static bool begin_reading(st_expert_cache *c, uint32_t record, bool prefetch) {
   uint32_t at = find_slot(c), buffer = at == NONE ? NONE : find_buffer(c, at);
   if (buffer == NONE) return false;
   cache_slot *slot = &c->slots[at];
   empty(c, slot);
-  *slot = (cache_slot){.state = SLOT_READING, .pinned = true, .record = record, .buffer = buffer};
+  *slot = (cache_slot){
+      .state = SLOT_READING, .pinned = !prefetch, .prefetched = prefetch, .record = record, .buffer = buffer};
   c->records[record].slot = at;
   if (!c->direct) c->busy[buffer] = true;
   st_stream_fetch(c->stream, buffer, c->records[record].unit);
@@ -301,16 +316,93 @@ static void read_missing(st_expert_cache *c) {
   for (; c->next_missing < c->demand.n; c->next_missing++) {
     want_state *want = &c->wants[c->next_missing];
     if (*want != WANT_MISSING) continue;
-    if (!begin_reading(c, record_of(c, c->next_missing))) return;
+    if (!begin_reading(c, record_of(c, c->next_missing), false)) return;
     *want = WANT_COMING;
   }
 }
+
+// ---- reading ahead ------------------------------------------------------------------------------------------------
+
+// Only records that are used where they are read: to convert others takes time that is not idle. While a prompt is
+// computed all slots are in use.
+static bool may_prefetch(const st_expert_cache *c) {
+  return c->direct && c->demand.n + 2 * PREFETCHES + c->expected_most <= c->n_slots;
+}
+
+static bool is_absent(void *context, uint32_t record) {
+  const st_expert_cache *c = context;
+  return c->records[record].slot == NONE && c->records[record].count;
+}
+
+// Whether a read that the pass waits for, or soon will, has not ended.
+static bool is_reading_wanted(st_expert_cache *c) {
+  for (uint32_t i = 0; i < c->demand.n; i++) {
+    bool reading = c->wants[i] == WANT_COMING && slot_of(c, i)->state == SLOT_READING;
+    if (c->wants[i] == WANT_MISSING || (reading && !st_stream_arrived(c->stream, slot_of(c, i)->buffer))) return true;
+  }
+  return false;
+}
+
+// Begins to read expected experts if the disk is idle.
+static void read_ahead(st_expert_cache *c) {
+  if (!st_expert_prefetch_distance(c->prefetch) || !may_prefetch(c) || is_reading_wanted(c)) return;
+  for (int i = 0; i < PREFETCHES; i++) {
+    uint32_t before = c->prefetches[i];
+    const cache_slot *slot =
+        before == NONE || c->records[before].slot == NONE ? NULL : &c->slots[c->records[before].slot];
+    if (slot && slot->state == SLOT_READING && !st_stream_arrived(c->stream, slot->buffer)) continue;
+    uint32_t record = st_expert_prefetch_next(c->prefetch, is_absent, c);
+    if (record == NONE || !begin_reading(c, record, true)) return;
+    c->prefetches[i] = record;
+    pthread_mutex_lock(&c->lock);
+    c->prefetched++;
+    pthread_mutex_unlock(&c->lock);
+  }
+}
+
+// The layer is reached: what was read ahead for it is like any other expert from now on, and what it does not want and
+// has not arrived is dropped. A read that failed is repeated, and reported, if a layer wants the expert. Returns how
+// many of them the layer wants.
+static uint64_t settle_prefetched(st_expert_cache *c, uint32_t layer) {
+  uint64_t hits = 0;
+  for (uint32_t e = 0; e < c->n_expert; e++) {
+    uint32_t at = c->records[layer * c->n_expert + e].slot;
+    cache_slot *slot = at == NONE ? NULL : &c->slots[at];
+    if (!slot || !slot->prefetched) continue;
+    slot->prefetched = false;
+    hits += slot->pinned;
+    if (slot->pinned || slot->state != SLOT_READING) continue;
+    if (st_stream_arrived(c->stream, slot->buffer)) {
+      setun_error unreported;
+      complete(c, at, &unreported);
+    } else {
+      st_stream_discard(c->stream, slot->buffer);
+      empty(c, slot);
+    }
+  }
+  return hits;
+}
+
+void st_expert_cache_expect(st_expert_cache *c, uint32_t layer, uint32_t distance, const uint32_t *experts,
+                            uint32_t n) {
+  st_expert_prefetch_expect(c->prefetch, layer, distance, experts, n);
+  read_ahead(c);
+}
+
+uint32_t st_expert_cache_ahead(const st_expert_cache *c) {
+  return may_prefetch(c) ? st_expert_prefetch_distance(c->prefetch) : 0;
+}
+
+// ---- what a pass asks for -----------------------------------------------------------------------------------------
 
 setun_status st_expert_cache_want(st_expert_cache *c, const st_expert_demand *demand, setun_error *err) {
   uint64_t hits = 0;
   c->demand = *demand;
   c->next_missing = 0;
-  if (c->last_layer == NONE) st_expert_policy_pass(c->policy, demand->n_tokens);
+  if (c->last_layer == NONE) {
+    st_expert_policy_pass(c->policy, demand->n_tokens);
+    st_expert_prefetch_begin(c->prefetch, demand->n_tokens, st_clock_seconds());
+  }
   c->last_layer = demand->layer;
   for (uint32_t i = 0; i < demand->n; i++) {
     uint32_t record = record_of(c, i);
@@ -325,8 +417,12 @@ setun_status st_expert_cache_want(st_expert_cache *c, const st_expert_demand *de
     hits += there;
     st_expert_policy_use(c->policy, record, demand->tokens[i]);
   }
+  st_expert_prefetch_used(c->prefetch, demand->layer, demand->experts, demand->n);
+  uint64_t prefetch_hits = settle_prefetched(c, demand->layer);
   pthread_mutex_lock(&c->lock);
   c->hits[demand->layer] += hits;
+  c->prefetch_hits += prefetch_hits;
+  for (uint32_t d = 0; d < ST_PREFETCH_DISTANCES; d++) c->recall[d] = st_expert_prefetch_recall(c->prefetch, d + 1);
   c->misses[demand->layer] += demand->n - hits;
   c->rule = st_expert_policy_rule(c->policy);
   pthread_mutex_unlock(&c->lock);
@@ -389,6 +485,7 @@ setun_status st_expert_cache_next(st_expert_cache *c, bool in_order, uint32_t *p
   bool any;
   do {
     read_missing(c);
+    read_ahead(c);
     if ((*n = give(c, in_order, places, most))) return SETUN_OK;
     s = complete_arrived(c, &any, err);
     if (s == SETUN_OK && !any) s = wait_for_one(c, in_order, err);
@@ -407,18 +504,20 @@ void st_expert_cache_done(st_expert_cache *c) {
 void st_expert_cache_end(st_expert_cache *c) {
   for (uint32_t i = 0; i < c->n_slots; i++) {
     cache_slot *slot = &c->slots[i];
-    slot->pinned = false;
+    slot->pinned = slot->prefetched = false;
     if (slot->state != SLOT_READING) continue;
     st_stream_discard(c->stream, slot->buffer);
     if (!c->direct) c->busy[slot->buffer] = false;
     empty(c, slot);
   }
+  if (c->last_layer != NONE) st_expert_prefetch_end(c->prefetch, st_clock_seconds());
   c->demand.n = 0;
   c->last_layer = NONE;
 }
 
 void st_expert_cache_poll(st_expert_cache *c) {
   st_stream_poll(c->stream);
+  read_ahead(c);
 }
 
 // ---- the cache's contents -----------------------------------------------------------------------------------------
@@ -444,7 +543,7 @@ setun_status st_expert_cache_warm(st_expert_cache *c, const uint32_t *experts, s
   while (s == SETUN_OK && completed < n) {
     bool begin =
         begun < n && empty_slots && c->records[experts[begun]].count && c->records[experts[begun]].slot == NONE;
-    if (begin && begin_reading(c, experts[begun])) {
+    if (begin && begin_reading(c, experts[begun], false)) {
       empty_slots--;
       begun++;
       continue;
@@ -495,6 +594,9 @@ st_expert_stats st_expert_cache_get_stats(const st_expert_cache *c) {
     stats.hits += c->hits[i];
     stats.misses += c->misses[i];
   }
+  stats.prefetched = c->prefetched;
+  stats.prefetch_hits = c->prefetch_hits;
+  memcpy(stats.recall, c->recall, sizeof stats.recall);
   stats.packed_s = c->packed_s;
   stats.rule = c->rule == ST_EXPERTS_BY_LRU ? "lru" : "score";
   pthread_mutex_unlock(lock);

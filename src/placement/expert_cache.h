@@ -12,6 +12,7 @@
 
 #include "base/pool.h"
 #include "model/model.h"
+#include "placement/expert_prefetch.h"
 #include "placement/memory_plan.h"
 
 typedef struct st_expert_cache st_expert_cache;
@@ -19,7 +20,8 @@ typedef struct st_expert_cache st_expert_cache;
 // A cache as planned. All arguments must outlive it. Freed with st_expert_cache_free, which accepts
 // NULL.
 setun_status st_expert_cache_new(const st_model *model, const st_memory_plan *plan, const st_directory *directory,
-                                 st_pool *pool, const st_log *log, st_expert_cache **cache, setun_error *err);
+                                 st_pool *pool, const st_prefetch_options *prefetch, const st_log *log,
+                                 st_expert_cache **cache, setun_error *err);
 // A matrix of an expert, made without codes; `item` is its own in the plan. All of an expert are added one after the
 // other. Its scales have been read if the item is direct.
 setun_status st_expert_cache_add(st_expert_cache *cache, const st_memory_item *item, const st_weight *weight,
@@ -33,6 +35,9 @@ setun_status st_expert_cache_want(st_expert_cache *cache, const st_expert_demand
 setun_status st_expert_cache_next(st_expert_cache *cache, bool in_order, uint32_t *places, uint32_t *n,
                                   setun_error *err);
 void st_expert_cache_done(st_expert_cache *cache);
+uint32_t st_expert_cache_ahead(const st_expert_cache *cache);
+void st_expert_cache_expect(st_expert_cache *cache, uint32_t layer, uint32_t distance, const uint32_t *experts,
+                            uint32_t n);
 void st_expert_cache_end(st_expert_cache *cache);
 void st_expert_cache_poll(st_expert_cache *cache);
 
@@ -49,9 +54,11 @@ setun_status st_expert_cache_measure(st_expert_cache *cache, uint64_t total_byte
 
 typedef struct st_expert_stats {
   st_stream_stats read;
-  uint64_t hits, misses; // experts that passes needed in layers: in the cache, and not in it
-  double packed_s;       // time for converting matrices to the device's order
-  const char *rule;      // which experts are replaced now: "lru" or "score"
+  uint64_t hits, misses;                // experts that passes needed in layers: in the cache, and not in it
+  uint64_t prefetched, prefetch_hits;   // read before a layer needed them; those of `hits` that were
+  double recall[ST_PREFETCH_DISTANCES]; // see st_expert_prefetch_recall
+  double packed_s;                      // time for converting matrices to the device's order
+  const char *rule;                     // which experts are replaced now: "lru" or "score"
 } st_expert_stats;
 st_expert_stats st_expert_cache_get_stats(const st_expert_cache *cache);
 // The hits and misses of one layer.

@@ -36,7 +36,7 @@ static setun_status load(st_loader *l, st_placement *p) {
   st_model *m = l->m;
   setun_status s = prepare(l);
   if (s == SETUN_OK) s = m->backend->pool_new(m->device, l->threads, &l->pool, l->err);
-  if (s == SETUN_OK) s = st_streamer_new(m, l->plan, l->d, l->pool, l->o->log, &p->streamer, l->err);
+  if (s == SETUN_OK) s = st_streamer_new(m, l->plan, l->d, l->pool, &l->o->prefetch, l->o->log, &p->streamer, l->err);
   l->streamer = p->streamer;
   m->n_batch = l->plan->n_batch;
   if (s == SETUN_OK) s = st_identify(l->d, &m->identity, l->err);

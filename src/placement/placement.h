@@ -29,6 +29,7 @@ typedef struct st_placement_options {
   uint64_t memory;   // the budget in bytes; 0: what is available, less a margin
   uint64_t expected; // bytes that the process will take, in addition to its present memory, before weights are read
   const char *experts_state;      // a file of experts that a cache begins with; NULL: none
+  st_prefetch_options prefetch;   // of experts in a cache
   bool mapped;                    // the file is mapped, not read, where the device can use its bytes directly
   const uint32_t *resident_parts; // for tests: number of resident attentions and MLPs, regardless of the budget; NULL:
                                   // by the budget

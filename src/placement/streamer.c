@@ -30,7 +30,7 @@ typedef struct layer_unit {
   size_t unit, packed;     // bytes of its packed codes
   st_stream_range *ranges; // [n_ranges]
   size_t n_ranges;
-  bool attention; // some of it belongs to the attention
+  bool attention, rest; // some of it belongs to the attention, to what follows it
 } layer_unit;
 
 struct st_streamer {
@@ -77,7 +77,8 @@ static bool anything_borrowed(const st_memory_plan *p) {
 }
 
 setun_status st_streamer_new(const st_model *m, const st_memory_plan *plan, const st_directory *d, st_pool *pool,
-                             const st_log *log, st_streamer **streamer, setun_error *err) {
+                             const st_prefetch_options *prefetch, const st_log *log, st_streamer **streamer,
+                             setun_error *err) {
   if (!anything_borrowed(plan)) return SETUN_OK;
   st_streamer *s = st_calloc(1, sizeof *s);
   if (!s) return st_fail_memory(err, "the model's streams");
@@ -98,7 +99,7 @@ setun_status st_streamer_new(const st_model *m, const st_memory_plan *plan, cons
   }
   setun_status status = st_read_view_open(&s->view, d, err);
   if (status == SETUN_OK && plan->experts.capacity) {
-    status = st_expert_cache_new(m, plan, d, pool, log, &s->experts, err);
+    status = st_expert_cache_new(m, plan, d, pool, prefetch, log, &s->experts, err);
   }
   if (status == SETUN_OK) {
     *streamer = s;
@@ -155,6 +156,7 @@ setun_status st_streamer_add(st_streamer *s, const st_memory_item *item, const s
   m.packed = unit->packed;
   if (!m.direct) unit->packed += (size_t)item->codes;
   unit->attention = unit->attention || item->attention;
+  unit->rest = unit->rest || !item->attention;
   s->matrices[s->n_matrices++] = m;
   return SETUN_OK;
 }
@@ -311,6 +313,9 @@ st_streamer_stats st_streamer_get_stats(const st_streamer *s) {
     stats.expert_hits = experts.hits;
     stats.expert_misses = experts.misses;
     stats.expert_rule = experts.rule;
+    stats.prefetched = experts.prefetched;
+    stats.prefetch_hits = experts.prefetch_hits;
+    memcpy(stats.recall, experts.recall, sizeof stats.recall);
   }
   stats.read.bytes -= measured;
   return stats;
@@ -350,17 +355,28 @@ static void done(void *context) {
   st_expert_cache_done(((st_streamer *)context)->experts);
 }
 
+static bool ahead(void *context, uint32_t layer, uint32_t distance) {
+  const st_streamer *s = context;
+  return distance <= st_expert_cache_ahead(s->experts) && !s->units[layer].rest;
+}
+
+static void expect(void *context, uint32_t layer, uint32_t distance, const uint32_t *experts, uint32_t n) {
+  st_expert_cache_expect(((st_streamer *)context)->experts, layer, distance, experts, n);
+}
+
 static setun_status read_rows(void *context, const int32_t *ids, uint32_t n, const st_dmatrix **rows,
                               setun_error *err) {
   return st_row_copy_read(((st_streamer *)context)->rows, ids, n, rows, err);
 }
 
 const st_supply *st_streamer_supply(st_streamer *s) {
-  s->supply = (st_supply){s, begin, acquire, release, end, poll, read_rows, NULL, NULL, NULL};
+  s->supply = (st_supply){s, begin, acquire, release, end, poll, read_rows, NULL, NULL, NULL, NULL, NULL};
   if (s->experts) {
     s->supply.want = want;
     s->supply.next = next;
     s->supply.done = done;
+    s->supply.ahead = ahead;
+    s->supply.expect = expect;
   }
   return &s->supply;
 }

@@ -15,7 +15,8 @@ typedef struct st_streamer st_streamer;
 // A streamer for what the plan does not make resident; *streamer stays NULL where everything is resident. All arguments
 // must outlive it; after success it owns the pool. Freed with st_streamer_free, which accepts NULL.
 setun_status st_streamer_new(const st_model *model, const st_memory_plan *plan, const st_directory *directory,
-                             st_pool *pool, const st_log *log, st_streamer **streamer, setun_error *err);
+                             st_pool *pool, const st_prefetch_options *prefetch, const st_log *log,
+                             st_streamer **streamer, setun_error *err);
 // Adds a matrix made without codes; `item` is its item in the plan. Reads its separate scales.
 setun_status st_streamer_add(st_streamer *streamer, const st_memory_item *item, const st_weight *weight,
                              const st_format *format, st_dmatrix *matrix, setun_error *err);
@@ -40,6 +41,8 @@ typedef struct st_streamer_stats {
   double passes_s, packed_s;
   uint64_t expert_hits, expert_misses; // experts that layers needed: in the cache, and not in it
   const char *expert_rule;             // see st_expert_stats; NULL: experts are not cached
+  uint64_t prefetched, prefetch_hits;  // the same
+  double recall[ST_PREFETCH_DISTANCES];
 } st_streamer_stats;
 st_streamer_stats st_streamer_get_stats(const st_streamer *streamer);
 // The experts of one layer; unchanged without a cache.
