@@ -95,6 +95,8 @@ void print_streaming_json(const streaming_report *r) {
   print_json_member("stream_passes_s", r->stats.passes_s);
   print_text("\"stream_how\": \"%s\", ", r->stats.how);
   if (!r->plan.n_experts_cached) return;
+  print_text("\"experts\": %u, \"experts_cached\": %u, ", (unsigned)r->plan.n_experts,
+             (unsigned)r->plan.n_experts_cached);
   print_text("\"expert_hits\": %llu, \"expert_misses\": %llu, ", (unsigned long long)r->stats.expert_hits,
              (unsigned long long)r->stats.expert_misses);
   print_text("\"experts_prefetched\": %llu, \"prefetch_hits\": %llu, ", (unsigned long long)r->stats.experts_prefetched,

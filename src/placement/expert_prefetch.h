@@ -2,9 +2,9 @@
 // reading them makes passes faster. No reading happens here (expert_cache.h).
 //
 // A prediction comes from the routers of the next layers, applied to the hidden state of this one (requirement R1.9).
-// Whether it helps depends on the disk and the text, so it is measured: blocks of passes with and without it take
-// turns, in the order with, without, without, with, so that a steady change of speed counts for both alike. Prefetching
-// goes on only while it is clearly faster; otherwise trials become rarer.
+// Whether it helps depends on the disk and the text, so it is measured: eight blocks of passes with (1) and without (0)
+// it take turns as 1 0 0 1 0 1 1 0, so that a change of speed counts for both alike if it is steady, or fades as that
+// of a cache that fills. Prefetching goes on only while it is clearly faster; otherwise trials become rarer.
 #ifndef SETUN_PLACEMENT_EXPERT_PREFETCH_H
 #define SETUN_PLACEMENT_EXPERT_PREFETCH_H
 

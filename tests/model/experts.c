@@ -245,8 +245,8 @@ static void policy(void **state) {
 }
 
 // How much longer `passes` passes take than without prefetching, whose passes take 1 second, where those with it take
-// `with` seconds, and the choice at the end.
-static double follow_trials(double with, int passes, bool *on) {
+// `with` seconds, and the choice at the end. All passes take longer at first, by a factor of 1 + `fading`.
+static double follow_trials(double with, double fading, int passes, bool *on) {
   st_expert_prefetch *p = NULL;
   setun_error err;
   double now = 0;
@@ -255,7 +255,7 @@ static double follow_trials(double with, int passes, bool *on) {
   for (int i = 0; i < passes; i++) {
     st_expert_prefetch_begin(p, 1, now);
     *on = st_expert_prefetch_distance(p) > 0;
-    now += *on ? with : 1 + 0.001 * (i % 3);
+    now += (*on ? with : 1 + 0.001 * (i % 3)) * (1 + fading * exp(-i / 20.0));
     st_expert_prefetch_end(p, now);
   }
   st_expert_prefetch_free(p);
@@ -291,9 +291,13 @@ static void prefetch(void **state) {
   assert_true(fabs(st_expert_prefetch_recall(p, 2) - 0.5) < 1e-9);
   assert_true(isnan(st_expert_prefetch_recall(p, 3)));
   st_expert_prefetch_free(p);
-  assert_true(follow_trials(1.2, 1000, &on) < 0.02 && !on);
-  assert_true(follow_trials(1.0, 1000, &on) < 0.02 && !on); // no gain: not worth it
-  assert_true(follow_trials(0.7, 1000, &on) < -0.27 && on);
+  assert_true(follow_trials(1.2, 0, 1000, &on) < 0.02 && !on);
+  assert_true(follow_trials(1, 0, 1000, &on) < 0.02 && !on); // no gain: not worth it
+  assert_true(follow_trials(0.7, 0, 1000, &on) < -0.27 && on);
+  follow_trials(0.94, 1, 60, &on); // chosen in the first trial
+  assert_true(on);
+  follow_trials(1.01, 1, 60, &on);
+  assert_true(!on);
 }
 
 int main(void) {
