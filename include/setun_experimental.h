@@ -64,7 +64,8 @@ typedef struct setun_quantize_params {
 } setun_quantize_params;
 
 SETUN_PARAMS(setun_quantize_params)
-/* Writes a GGUF file of the model with fewer bits per weight: each weight becomes the nearest code, with the scales
+/* Writes a GGUF file of the model with fewer bits per weight or, where the target's name does not end in .gguf, a
+ * Hugging Face directory with the tensors of GPTQ checkpoints (zpB-G, all with the same B and G): each weight becomes the nearest code, with the scales
  * that minimize the squared error. Norms, biases and routers are kept. A matrix whose rows are not a multiple of the
  * scheme's blocks is refused by name. The target appears when it is complete; on failure it is left unchanged. */
 SETUN_API setun_status setun_quantize(const char *source, const char *target, const setun_quantize_params *params,

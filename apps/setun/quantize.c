@@ -17,7 +17,8 @@ typedef struct quantize_options {
 
 #define AT(member) offsetof(quantize_options, member)
 static const option rows[] = {
-    {'o', "output", OPTION_FILE, AT(output), "DST", 0, 0, "the GGUF file to write"},
+    {'o', "output", OPTION_FILE, AT(output), "DST", 0, 0,
+     "the GGUF file to write, or, for zpB-G and gptq, a directory in the layout of GPTQ checkpoints"},
     {0, "scheme", OPTION_FILE, AT(scheme), "SCHEME|FILE", 0, 0,
      "the format for the layers' matrices: q2_k, q4_0, q4_1, q4_k, q5_0, q5_1, q6_k, q8_0; zpB-G, codes of B (2, 3, "
      "4, 8) bits with a scale and a zero point for each G (32, 64, 128) weights; gptq, the same by --bits and --group, "
@@ -113,9 +114,10 @@ const command command_quantize = {
     .min_arguments = 1,
     .max_arguments = 1,
     .details =
-        "Reads a GGUF file or a Hugging Face directory and writes a GGUF file. Each weight of the layers' matrices "
-        "becomes the nearest code, with the scales of least squared error; norms, biases and routers are kept. A "
-        "matrix whose rows the scheme's blocks do not divide is refused by name before anything is written.\n"
+        "Reads a GGUF file or a Hugging Face directory and writes a GGUF file, or a directory. Each weight of the "
+        "layers' matrices becomes the nearest code, with the scales of least squared error; norms, biases and routers "
+        "are kept. A matrix whose rows the scheme's blocks do not divide is refused by name before anything is "
+        "written.\n"
         "In a recipe, patterns match the names of the target's tensors (blk.0.ffn_down.weight), with * and ?; the "
         "first line that matches applies, \"keep\" is a scheme, and tensors that no line matches are kept. \"setun "
         "perplexity DST --against SRC\" measures the loss.",

@@ -147,6 +147,32 @@ static setun_status quantize(work *w, const char *source, st_convert_options *o,
   return s;
 }
 
+// A directory holds integers with zero points, as GPTQ's tensors: they are made as a GGUF file beside it first.
+static setun_status quantize_directory(work *w, const char *source, st_convert_options *o, const st_open_options *open,
+                                       setun_error *err) {
+  const char *target = w->target;
+  const st_recipe *r = w->rounding.recipe;
+  st_buffer file = {0};
+  for (size_t i = 0; i < r->n; i++) {
+    const st_format *f = r->lines[i].format;
+    if (!f || f->ops->zero_points) continue;
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: a directory holds zpB-G, as GPTQ's tensors, but not %s; expected a name that ends in .gguf",
+                   target, f->name);
+  }
+  if (!st_buffer_format(&file, "%s.gguf", target)) return st_fail_memory(err, target);
+  w->target = file.data;
+  setun_status s = quantize(w, source, o, open, err);
+  if (s == SETUN_OK) {
+    const st_open_options plain = {.log = o->log};
+    st_convert_options exact = {.to = st_format_of_floats(), .integers = true, .log = o->log, .user = w};
+    s = st_convert_whole(file.data, target, &plain, &exact, err);
+    remove(file.data);
+  }
+  st_buffer_free(&file);
+  return s;
+}
+
 setun_status setun_quantize(const char *source, const char *target, const setun_quantize_params *given,
                             setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
@@ -155,9 +181,6 @@ setun_status setun_quantize(const char *source, const char *target, const setun_
   ST_NEED(target);
   setun_status s = st_take_quantize_params(&own, given, error);
   if (s != SETUN_OK) return s;
-  if (!st_is_gguf_name(target)) {
-    return st_fail(error, SETUN_ERROR_UNSUPPORTED, "%s: expected a name that ends in .gguf", target);
-  }
   st_recipe recipe = {0};
   st_log log = {params->log, params->user};
   work w = {.p = params, .target = target, .rounding = {.recipe = &recipe}};
@@ -170,7 +193,9 @@ setun_status setun_quantize(const char *source, const char *target, const setun_
   if (s == SETUN_OK) s = st_find_end_format("embedding", params->embedding, &o.embedding, &o.keep_embedding, error);
   if (s == SETUN_OK) s = st_find_end_format("head", params->head, &o.head, &o.keep_head, error);
   if (s == SETUN_OK) s = read_recipe(params, &recipe, error);
-  if (s == SETUN_OK) s = quantize(&w, source, &o, &open, error);
+  if (s == SETUN_OK)
+    s = st_is_gguf_name(target) ? quantize(&w, source, &o, &open, error)
+                                : quantize_directory(&w, source, &o, &open, error);
   st_recipe_free(&recipe);
   return s;
 }

@@ -156,7 +156,8 @@ static setun_status size_items(st_conversion *p, setun_error *err) {
   p->alignment = alignment_of(p);
   for (size_t i = 0; i < p->n_items; i++) {
     st_item *item = &p->items[i];
-    bool sized = item->kind == ST_ITEM_COPY || (item->kind == ST_ITEM_STACK && !item->format);
+    bool sized =
+        item->kind == ST_ITEM_COPY || item->kind == ST_ITEM_GPTQ || (item->kind == ST_ITEM_STACK && !item->format);
     setun_status s = sized ? SETUN_OK : st_format_size(item->format, item->shape, &item->bytes, err);
     if (s != SETUN_OK) return st_fail_in(err, s, "%s", item->name);
   }
@@ -347,6 +348,7 @@ static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
     setun_status s = decide_quantized(p, item, &done, err);
     return s != SETUN_OK || done ? s : decide_kept(p, item, err);
   }
+  if (st_conversion_is_gptq(p, item)) return st_conversion_decide_gptq(item, err);
   if (item->undone) { // the result differs from the stored values, requested or not
     item->kind = ST_ITEM_VALUES;
     item->format = asked ? asked : p->o->to;
@@ -400,6 +402,7 @@ static setun_status check_ternary(const st_conversion *p, setun_error *err) {
 static setun_status check_done(const st_conversion *p, setun_error *err) {
   for (size_t i = 0; i < p->n_items; i++) {
     const st_item *item = &p->items[i];
+    if (item->kind == ST_ITEM_GPTQ) return SETUN_OK;
     if (p->o->quantizer ? item->quantized : item->format == p->o->to && item->n_dims > 1) return SETUN_OK;
   }
   if (p->o->quantizer) {
@@ -432,6 +435,7 @@ static setun_status make_conversion(const st_directory *d, bool to_gguf, const s
   if (s == SETUN_OK) s = check_done(p, err);
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = st_conversion_validate(p, &p->items[i], err);
   if (s == SETUN_OK) s = add_scales(p, err);
+  if (s == SETUN_OK) s = st_conversion_expand_gptq(p, err);
   if (s == SETUN_OK) s = check_names(p, err);
   return s == SETUN_OK ? size_items(p, err) : s;
 }

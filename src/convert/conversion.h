@@ -36,6 +36,7 @@ typedef enum st_item_kind {
   ST_ITEM_VALUES, // floats, encoded
   ST_ITEM_TRITS,  // trits and scales, packed
   ST_ITEM_STACK,  // a layer's experts in one Hugging Face tensor: experts_hf.c
+  ST_ITEM_GPTQ,   // one of the four tensors of integers with zero points: gptq.c
   ST_ITEM_SCALES  // the scales of another output tensor, or the item's own
 } st_item_kind;
 
@@ -71,7 +72,8 @@ typedef struct st_item {
   // only
   uint32_t n_alternating;
   bool scales_alone;
-  size_t of; // ST_ITEM_SCALES: the index of the tensor whose scales these are
+  uint32_t part; // ST_ITEM_GPTQ: which of the four
+  size_t of;     // ST_ITEM_SCALES: the index of the tensor whose scales these are
 } st_item;
 
 void st_item_free(st_item *item);
@@ -97,6 +99,8 @@ void st_item_reader_close(st_item_reader *r);
 
 // Rows [row, row + count), which the item has.
 setun_status st_item_floats(st_item_reader *r, uint64_t row, uint64_t count, float *out, setun_error *err);
+// The same in the item's format, where it is the source's.
+setun_status st_item_bytes(st_item_reader *r, uint64_t row, uint64_t count, void *out, setun_error *err);
 // The same as int8 [count, columns] with a scale for every `group` weights of a row.
 setun_status st_item_trits(st_item_reader *r, uint64_t row, uint64_t count, uint64_t group, int8_t *trits,
                            float *scales, setun_error *err);
@@ -108,6 +112,15 @@ uint64_t st_source_group(const st_item_source *p);
 static inline bool st_source_is_ternary(const st_item_source *p) {
   return p->grain != ST_GRAIN_NONE || st_weight_is_ternary(&p->weight);
 }
+
+// ---- integers with zero points in directories ---------------------------------------------------------------------
+
+struct st_conversion;
+// Whether an item stays integers, its kind then, and the four tensors of each such item in its place.
+bool st_conversion_is_gptq(const struct st_conversion *p, const st_item *item);
+setun_status st_conversion_decide_gptq(st_item *item, setun_error *err);
+setun_status st_conversion_expand_gptq(struct st_conversion *p, setun_error *err);
+setun_status st_item_write_gptq(struct st_conversion *p, const st_item *item, st_output *out, setun_error *err);
 
 // ---- all items ---------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "format/builder.h"
 #include "format/safetensors_writer.h"
+#include "quant/fit.h"
 #include "source/hf_quant.h"
 
 #include <math.h>
@@ -125,6 +126,31 @@ static void set_blocks(const st_hf_blocks *blocks, members *m) {
   set_text(&q, "quant_method", blocks->method);
   set(&q, "modules_to_not_convert", names);
   set(m, "quantization_config", made);
+}
+
+// As transformers and GPTQModel read it; the zero points are stored as they are.
+static setun_status set_gptq(const st_conversion *p, members *m, setun_error *err) {
+  const st_format *f = NULL;
+  for (size_t i = 0; i < p->n_items; i++) {
+    const st_item *item = &p->items[i];
+    if (item->kind != ST_ITEM_GPTQ) continue;
+    if (f && f != item->pieces[0].weight.format) {
+      return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected %s, as in the matrices before it, found %s",
+                     item->name, f->name, item->pieces[0].weight.format->name);
+    }
+    f = item->pieces[0].weight.format;
+  }
+  if (!f) return SETUN_OK;
+  st_json made = st_json_make_object();
+  members q = {m->root, &made};
+  set_text(&q, "quant_method", "gptq");
+  set_u32(&q, "bits", st_zp_bits(f));
+  set_u32(&q, "group_size", f->block);
+  set_bool(&q, "desc_act", false);
+  set_bool(&q, "sym", false);
+  set_text(&q, "checkpoint_format", "gptq_v2");
+  set(m, "quantization_config", made);
+  return SETUN_OK;
 }
 
 // Describes the ternary weights as written. Norms of single matrices (use_rms_norm) stay.
@@ -403,6 +429,7 @@ static setun_status make_config(const st_conversion *p, st_buffer *out, setun_er
   else if (p->has_hparams)
     untie(p, &m);
   set_quantization(p, &m);
+  if (s == SETUN_OK) s = set_gptq(p, &m, err);
   if (s == SETUN_OK) s = st_conversion_rotation_config(p, root, err);
   if (s == SETUN_OK && (st_json_failed(root) || !st_json_append_lines(root, out)))
     s = st_fail_memory(err, "config.json");

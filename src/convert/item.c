@@ -106,7 +106,7 @@ setun_status st_item_floats(st_item_reader *r, uint64_t row, uint64_t count, flo
   return SETUN_OK;
 }
 
-static setun_status item_bytes(st_item_reader *r, uint64_t row, uint64_t count, void *out, setun_error *err) {
+setun_status st_item_bytes(st_item_reader *r, uint64_t row, uint64_t count, void *out, setun_error *err) {
   uint64_t bytes = st_format_row_bytes(r->item->format, r->item->shape.columns);
   char *to = out;
   while (count) {
@@ -247,7 +247,7 @@ static setun_status write_rows(st_conversion *p, const st_item *item, st_output 
   for (uint64_t row = 0; row < item->shape.rows && s == SETUN_OK; row += chunk) {
     uint64_t n = item->shape.rows - row < chunk ? item->shape.rows - row : chunk;
     st_strip strip = {.row = row, .count = n, .offset = row * row_bytes, .bytes = n * row_bytes};
-    s = values ? st_item_floats(&r, row, n, x, err) : item_bytes(&r, row, n, bytes, err);
+    s = values ? st_item_floats(&r, row, n, x, err) : st_item_bytes(&r, row, n, bytes, err);
     if (s == SETUN_OK && values) {
       const st_quantizer *q = item->quantized ? p->o->quantizer : NULL;
       if (q)
@@ -383,6 +383,7 @@ setun_status st_item_write(st_conversion *p, const st_item *item, st_output *out
   case ST_ITEM_COPY: return copy_tensor(p, item, out, err);
   case ST_ITEM_TRITS: return write_trits(p, item, out, err);
   case ST_ITEM_STACK: return st_item_write_stack(p, item, out, err);
+  case ST_ITEM_GPTQ: return st_item_write_gptq(p, item, out, err);
   case ST_ITEM_SCALES: return write_scales(p, item, out, err);
   default: return write_rows(p, item, out, err);
   }

@@ -20,6 +20,14 @@ class QuantizeTest(FolderCase):
         """Name: type of the tensors."""
         return {name: kind for name, (_, kind, _) in gguf.read(path)[1].items()}
 
+    def weights(self, path, name):
+        """The bytes of a matrix as floats."""
+        out = self.path("weights")
+        self.good("inspect", path, "--tensor", name, "-o", out)
+        with open(out, "rb") as file:
+            data = file.read()
+        return data[8 + int.from_bytes(data[:8], "little"):]
+
     def loss(self, path):
         with open(self.path("ids"), "w", encoding="utf-8") as file:
             json.dump(IDS, file)
@@ -68,10 +76,28 @@ class QuantizeTest(FolderCase):
             self.fails(1, "quantize", MODEL, "-o", self.path("bad.gguf"), "--scheme", recipe, mentions=mentions)
         self.assertFalse(os.path.exists(self.path("bad.gguf")))
 
+    def test_gptq_directory(self):
+        """A directory holds the same weights as the GGUF file, in tensors of GPTQ checkpoints, and runs."""
+        for bits in (2, 3, 4, 8):
+            scheme, out, folder = f"zp{bits}-32", self.path(f"{bits}.gguf"), self.path(f"dir{bits}")
+            self.good("quantize", MODEL, "-o", out, "--scheme", scheme)
+            self.good("quantize", MODEL, "-o", folder, "--scheme", scheme)
+            with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+                config = json.load(file)["quantization_config"]
+            self.assertEqual((config["quant_method"], config["bits"], config["group_size"], config["checkpoint_format"]),
+                             ("gptq", bits, 32, "gptq_v2"))
+            self.assertEqual(self.weights(folder, "model.layers.1.mlp.down_proj"), self.weights(out, "blk.1.ffn_down.weight"))
+            self.assertAlmostEqual(self.loss(folder), self.loss(out), places=6)  # rows of q and k are in other orders
+        self.assertNotIn("dir4.gguf", os.listdir(self.folder))
+        mixed = self.path("mixed")
+        with open(mixed, "w", encoding="utf-8") as file:
+            file.write("*attn* = zp4-32\n* = zp2-32\n")
+        self.fails(1, "quantize", MODEL, "-o", self.path("dir"), "--scheme", mixed, mentions=["zp4-32", "zp2-32", "expected"])
+
     def test_refused(self):
         bad = self.path("bad.gguf")
         self.fails(1, "quantize", MODEL, "-o", bad, "--scheme", "q4_k", mentions=["blk.0.", "multiple of 256", "have 64", "q4_0"])
-        self.fails(1, "quantize", MODEL, "-o", self.path("folder"), "--scheme", "q8_0", mentions=["ends in .gguf"])
+        self.fails(1, "quantize", MODEL, "-o", self.path("folder"), "--scheme", "q8_0", mentions=["ends in .gguf", "not q8_0"])
         self.fails(1, "quantize", MODEL, "-o", bad, "--scheme", "q9_z", mentions=["q9_z", "No such file"])
         self.fails(2, "quantize", MODEL, "-o", bad, mentions=["--scheme"])
         self.fails(2, "quantize", MODEL, "-o", MODEL, "--scheme", "q8_0", mentions=["-o"])

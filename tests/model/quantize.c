@@ -3,19 +3,12 @@
 // used.
 #define _POSIX_C_SOURCE 200809L
 #include "base/file.h"
+#include "placed.h"
 #include "quantize/lapack.h"
+#include "runtime/context.h"
 #include "setun.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define MODEL SETUN_TEST_DATA "/golden/gguf/llama3.gguf"
 
@@ -32,7 +25,7 @@ static bool count(double fraction, void *user) {
   return fraction <= c->until;
 }
 
-static const char *place(const char *name) {
+static const char *path_of(const char *name) {
   static char path[2][256];
   static int turn;
   turn = !turn;
@@ -41,7 +34,7 @@ static const char *place(const char *name) {
 }
 
 static void write_text(const char *name, const char *sentence) {
-  FILE *f = fopen(place(name), "w");
+  FILE *f = fopen(path_of(name), "w");
   assert_non_null(f);
   for (int i = 0; i < 200; i++) fprintf(f, "%d. %s\n", i, sentence);
   assert_int_equal(fclose(f), 0);
@@ -50,28 +43,28 @@ static void write_text(const char *name, const char *sentence) {
 static setun_status quantize(const char *target, const char *text, const char *scheme, counter *c, setun_error *err) {
   setun_quantize_params p = setun_quantize_params_default();
   char path[256];
-  snprintf(path, sizeof path, "%s", place(text));
+  snprintf(path, sizeof path, "%s", path_of(text));
   p.scheme = scheme;
   p.calibration = path;
   p.windows = 4, p.window = 32;
   p.progress = count;
   p.user = c;
-  return setun_quantize(MODEL, place(target), &p, err);
+  return setun_quantize(MODEL, path_of(target), &p, err);
 }
 
 static bool is_there(const char *name) {
-  return access(place(name), F_OK) == 0;
+  return access(path_of(name), F_OK) == 0;
 }
 
 static void compare_files(const char *a, const char *b) {
   char *x, *y;
   size_t n, m;
-  assert_int_equal(st_file_load(place(a), 1 << 30, &x, &n, NULL), SETUN_OK);
-  assert_int_equal(st_file_load(place(b), 1 << 30, &y, &m, NULL), SETUN_OK);
+  assert_int_equal(st_file_load(path_of(a), 1 << 30, &x, &n, NULL), SETUN_OK);
+  assert_int_equal(st_file_load(path_of(b), 1 << 30, &y, &m, NULL), SETUN_OK);
   assert_int_equal(n, m);
   assert_memory_equal(x, y, n);
-  free(x);
-  free(y);
+  st_free(x);
+  st_free(y);
 }
 
 static void test_continued(void **state) {
@@ -101,13 +94,48 @@ static void test_others(void **state) {
   compare_files("whole.gguf", "other.gguf");
   cut.calls = 0;
   assert_int_equal(quantize("bad.gguf", "a.txt", "zp2-32", &cut, &err), SETUN_ERROR_CANCELED);
-  FILE *f = fopen(place("bad.gguf.layer-0"), "r+");
+  FILE *f = fopen(path_of("bad.gguf.layer-0"), "r+");
   assert_non_null(f);
   fseek(f, 100, SEEK_SET);
   fputs("damage", f);
   fclose(f);
   assert_int_equal(quantize("bad.gguf", "a.txt", "zp2-32", &again, &err), SETUN_OK);
   compare_files("whole.gguf", "bad.gguf");
+}
+
+static float *logits_of(const char *name, const uint32_t *resident_parts, size_t *n_vocab) {
+  const st_placement_options options = {.backend = st_backend_find(NULL),
+                                        .threads = 2,
+                                        .context_size = st_context_size_of,
+                                        .resident_parts = resident_parts};
+  const setun_session_params params = setun_session_params_default();
+  placed p = place(path_of(name), &options, &params);
+  assert_int_equal(p.placement->streamer != NULL, resident_parts != NULL);
+  float *out = placed_logits(&p);
+  *n_vocab = p.n_vocab;
+  placed_free(&p);
+  return out;
+}
+
+// GPTQ's tensors and 2:4 blocks, read for each pass, compute what they compute when they are resident.
+static void test_streamed(void **state) {
+  (void)state;
+  static const struct {
+    const char *target, *scheme;
+  } cases[] = {{"gptq", "zp4-32"}, {"sparse.gguf", "2:4-int4-32"}, {"float.gguf", "2:4-fp4-32"}};
+  const uint32_t none = 0;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    setun_quantize_params p = setun_quantize_params_default();
+    setun_error err;
+    p.scheme = cases[i].scheme;
+    if (setun_quantize(MODEL, path_of(cases[i].target), &p, &err) != SETUN_OK) fail_msg("%s", err.message);
+    size_t n_vocab;
+    float *resident = logits_of(cases[i].target, NULL, &n_vocab);
+    float *streamed = logits_of(cases[i].target, &none, &n_vocab);
+    assert_memory_equal(resident, streamed, PLACED_LOGITS * n_vocab * sizeof *resident);
+    st_free(resident);
+    st_free(streamed);
+  }
 }
 
 static void refused(const char *text, const char *scheme, const char *what) {
@@ -120,7 +148,7 @@ static void refused(const char *text, const char *scheme, const char *what) {
 
 static void test_refused(void **state) {
   (void)state;
-  FILE *f = fopen(place("short.txt"), "w");
+  FILE *f = fopen(path_of("short.txt"), "w");
   assert_non_null(f);
   fputs("Too short.", f);
   fclose(f);
@@ -131,7 +159,7 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_continued), cmocka_unit_test(test_others),
-                                     cmocka_unit_test(test_refused)};
+                                     cmocka_unit_test(test_streamed), cmocka_unit_test(test_refused)};
   setun_error err;
   st_lapack lapack;
   if (st_lapack_load(&lapack, &err) != SETUN_OK) {
@@ -140,11 +168,25 @@ int main(void) {
   }
   if (!mkdtemp(folder)) return 1;
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  static const char *const made[] = {
-      "a.txt",           "b.txt",    "short.txt",         "whole.gguf", "cut.gguf",
-      "other.gguf",      "bad.gguf", "none.gguf.layer-0", "none.gguf",  "cut.gguf.layer-0",
-      "bad.gguf.layer-0"};
-  for (size_t i = 0; i < sizeof made / sizeof *made; i++) remove(place(made[i]));
+  static const char *const made[] = {"a.txt",
+                                     "b.txt",
+                                     "short.txt",
+                                     "whole.gguf",
+                                     "cut.gguf",
+                                     "other.gguf",
+                                     "bad.gguf",
+                                     "none.gguf.layer-0",
+                                     "none.gguf",
+                                     "cut.gguf.layer-0",
+                                     "bad.gguf.layer-0",
+                                     "sparse.gguf",
+                                     "float.gguf",
+                                     "gptq/config.json",
+                                     "gptq/model.safetensors",
+                                     "gptq/tokenizer.json",
+                                     "gptq/tokenizer_config.json"};
+  for (size_t i = 0; i < sizeof made / sizeof *made; i++) remove(path_of(made[i]));
+  remove(path_of("gptq"));
   rmdir(folder);
   return failed;
 }
