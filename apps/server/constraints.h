@@ -10,12 +10,12 @@ typedef struct constraint_request {
   bool has_text;     // a text of this grammar; otherwise only calls
   setun_grammar grammar;
   st_buffer text; // the grammar's
-  bool calls;     // they may, or without a text must, be calls
+  bool calls;     // answers may be tool calls; without has_text they must be
   char *key;      // see setun_answer_key
   size_t key_length;
 } constraint_request;
 
-// Reads "response_format", "grammar" and "json_schema" of a body into the job's request, if there is any. The job
+// Reads "response_format", "grammar" and "json_schema" of a body into the job's request; NULL if there are none. The job
 // already has its prompts and tools.
 bool constrain_job(job *j, const st_json *body, problem *p);
 void constraint_request_free(constraint_request *r); // NULL is fine

@@ -1,4 +1,4 @@
-// The engine: the one thread that computes, over a context whose sequences are the places of the batch.
+// The engine: the only thread that computes. The sequences of its context are the places of the batch.
 #ifndef SETUN_SERVER_ENGINE_H
 #define SETUN_SERVER_ENGINE_H
 

@@ -1,5 +1,5 @@
-// A request for text, or for vectors: its prompts, and the choices (OpenAI's word for answers) that are made of them. A
-// worker makes the job and submits it; from then on it is the engine's, which frees it.
+// A request for text, or for embeddings: its prompts, and the choices (OpenAI's word for answers) generated from them.
+// A worker makes the job and submits it; the engine then owns it, and frees it.
 #ifndef SETUN_SERVER_JOB_H
 #define SETUN_SERVER_JOB_H
 
@@ -9,7 +9,7 @@ typedef struct job job;
 typedef struct choice choice;
 typedef struct compiled compiled; // a compiled constraint (compiler.h)
 
-// Tokens that a constraint leaves no choice of, and that are computed in one pass with the one before them.
+// Most forced tokens (the only ones that a constraint allows) that are computed in one pass with the token before them.
 enum { FORCED_MOST = 31 };
 
 typedef struct prompt {
@@ -22,25 +22,25 @@ typedef struct prompt {
 // One token of a text, with the likeliest alternatives.
 typedef struct token_entry {
   setun_token id;
-  bool absent;  // nothing is known of how likely it was: a prompt's first token
+  bool absent;  // its probability is not known: a prompt's first token
   double value; // log-probability
   size_t begin; // bytes of the choice's text before it
 } token_entry;
 
-// A call of a tool that an answer has.
+// A tool call in an answer.
 typedef struct tool_call {
   char id[64];
   char *name;
   st_buffer arguments; // JSON text of an object
-  bool told;           // a stream's client knows of it
-  size_t sent;         // bytes of the arguments that it has
-  int64_t item;        // for the format: its place among the answer's parts
+  bool told;           // it was announced to the stream's client
+  size_t sent;         // bytes of the arguments sent to it
+  int64_t item;        // for the format: its index among the answer's parts
 } tool_call;
 
 typedef enum tool_choice {
   TOOLS_NONE,
   TOOLS_AUTO,
-  TOOLS_REQUIRED // of the job's `tool_name`, or of any where that is NULL
+  TOOLS_REQUIRED // a call of the job's `tool_name`, or of any tool if that is NULL
 } tool_choice;
 
 typedef enum choice_state {
@@ -65,49 +65,49 @@ struct choice {
   choice_state state;
   choice_end end;
   int sequence;
-  size_t done;                       // tokens of the prompt that are computed
-  size_t cached;                     // of these, tokens that need not be
-  setun_token next[1 + FORCED_MOST]; // drawn, and what must follow: the n_next tokens that are not yet computed
+  size_t done;                       // tokens of the prompt that are in the cache
+  size_t cached;                     // of these, tokens that did not have to be computed
+  setun_token next[1 + FORCED_MOST]; // the n_next tokens to compute next: the drawn one, and forced ones after it
   size_t n_next;
   setun_sampler *sampler;
-  setun_decoder *decoder; // of texts
-  setun_reply *reply;     // of conversations
+  setun_decoder *decoder; // for texts
+  setun_reply *reply;     // for conversations
   setun_stops *stops;
   const char *stop;                                    // the stop text that was found
-  st_buffer text, reasoning;                           // what is certain
-  size_t sent, sent_reasoning, sent_entries, sent_ids; // of a stream
+  st_buffer text, reasoning;                           // the output so far that can no longer change
+  size_t sent, sent_reasoning, sent_entries, sent_ids; // how much of each was sent on the stream
   tool_call *calls;
-  size_t n_calls, sent_calls; // sent_calls: those of which nothing is to be sent any more
-  size_t progress;            // tokens of the prompt that the client was told of
+  size_t n_calls, sent_calls; // sent_calls: calls that were sent completely
+  size_t progress;            // tokens of the prompt in the last progress report
   bool told_progress, echoed;
-  int stage;                // for the format: what of a stream is open
-  int64_t events;           // and how many parts of it there were
-  int64_t items, text_item; // and the place of the text among the answer's parts; 0: none yet, else from 1
+  int stage;                // for the format: which part of the stream is open
+  int64_t events;           // for the format: a counter of events, or of content blocks
+  int64_t items, text_item; // for the format: parts of the answer, and the text's number among them, from 1; 0: none
   size_t characters;        // of the entries that were written, for text_offset
-  size_t raw;               // bytes that the tokens gave, with what is held back
-  setun_token *ids;         // that were drawn, one that ended the text included
+  size_t raw;               // bytes of all tokens, including text that may still become a stop text
+  setun_token *ids;         // the drawn tokens, including one that ended the text
   size_t n_ids, ids_capacity;
   token_entry *entries;
   setun_logprob *tops; // [n_entries][top]
   size_t n_entries, entries_capacity;
-  float *vector;                 // of a job that embeds
-  double began, prompted, ended; // seconds: it got a place, its first token was drawn, its last
+  float *vector;                 // for embeddings
+  double began, prompted, ended; // seconds: got a place, drew its first token, drew its last
 };
 
-// How vectors are asked for.
+// How embeddings are requested.
 typedef struct embedding_request {
   setun_embedding_params params;
-  bool base64, nested; // nested: each in a list of its own
+  bool base64, nested; // nested: each vector in an array of its own
 } embedding_request;
 
-// How an endpoint writes what its jobs make. All run on the engine's thread, but for `begin`.
+// How an endpoint writes the output of its jobs. All functions except `begin` run on the engine's thread.
 typedef struct job_format {
-  void (*begin)(job *j);            // a stream begins; NULL: nothing is to be said
-  void (*piece)(job *j, choice *c); // a stream's choice has more text, reasoning or entries, possibly nothing new
-  void (*end)(job *j, choice *c);   // a stream's choice has ended; what was not sent yet is to be
-  void (*finish)(job *j);           // all have ended: the whole reply, or a stream's last events
-  void (*failed)(job *j, const problem *p); // tells a stream that it ends here; NULL: {"error": ...}
-  const char *call_prefix;                  // of calls' ids
+  void (*begin)(job *j);                    // sends a stream's first events; NULL: there are none
+  void (*piece)(job *j, choice *c);         // sends a choice's new text, reasoning and entries, if there are any
+  void (*end)(job *j, choice *c);           // a stream's choice has ended: sends everything that was not sent yet
+  void (*finish)(job *j);                   // all choices have ended: sends the whole reply, or a stream's last events
+  void (*failed)(job *j, const problem *p); // sends the error that ends a stream; NULL: {"error": ...}
+  const char *call_prefix;                  // the beginning of tool calls' ids
 } job_format;
 
 struct job {
@@ -118,21 +118,21 @@ struct job {
   generation g;
   prompt *prompts;
   size_t n_prompts;
-  choice *choices;        // those of one prompt side by side
-  size_t n_choices, open; // open: not ended
-  bool chat;              // answers are told apart by channels, as `rendering` says
+  choice *choices;        // the choices of one prompt are adjacent
+  size_t n_choices, open; // open: choices that have not ended
+  bool chat;              // answers are split into channels, as `rendering` says
   bool bare_ends;         // tokens that end a text have entries
-  bool echo;              // the prompt is part of the text
-  bool embed;             // no text is made: each prompt becomes a vector
+  bool echo;              // the text begins with the prompt
+  bool embed;             // no text is generated: each prompt becomes a vector
   embedding_request embedding;
   setun_rendering *rendering;
   tool_choice tool_choice;
   char *tool_name;                    // NULL: any
   bool one_call;                      // an answer ends with its first call
   struct constraint_request *request; // what answers must match; NULL: nothing
-  compiled *compiled;                 // the constraint made of it, in the compiler's list
-  setun_constraint *constraint;       // itself; NULL: any text
-  bool sure_calls;                    // which makes calls whole
+  compiled *compiled;                 // the compiler's entry for its constraint
+  setun_constraint *constraint;       // the constraint itself; NULL: any text
+  bool sure_calls;                    // the constraint ensures that calls are complete
   bool keep_asked;
   st_json *asked; // with keep_asked: the request's body, for members that a reply repeats
   char id[40];
@@ -143,34 +143,34 @@ struct job {
 // `x` and `format` may be NULL where the job is not submitted. NULL: out of memory.
 job *job_new(server *s, exchange *x, const job_format *format, const char *id_prefix);
 void job_free(job *j);
-// Adds a prompt; takes `ids`, which were allocated with malloc.
+// Adds a prompt. Takes ownership of `ids`, allocated with malloc, also on failure.
 bool job_add_prompt(job *j, setun_token *ids, size_t n, problem *p);
 // Tokenizes a text for job_add_prompt; `flags` as for setun_tokenize.
 setun_token *prompt_tokens_of(const server *s, const char *text, size_t length, int flags, size_t *n, problem *p);
 
-// Reads a body into a job. False: `p` says why.
+// Reads a body into a job. False: `p` has the reason.
 typedef bool (*read_fn)(job *j, const st_json *body, problem *p);
-// The whole way of a request for text: reads the body, and submits the job; or answers with what is wrong. A job that
-// keeps `asked` is given the body.
+// Handles a request for text: reads the body and submits the job, or answers with the problem. A job with `keep_asked`
+// becomes the owner of the body.
 void start_job(server *s, exchange *x, const job_format *format, const char *id_prefix, read_fn read);
-// The same for a question how many tokens the prompt would have: {"input_tokens": n}.
+// The same for a request that only counts the prompt's tokens: {"input_tokens": n}.
 void reply_count(server *s, exchange *x, read_fn read);
-// Passes a job that is complete to the engine, or answers the exchange with what is wrong. Takes ownership of the job.
+// Passes a complete job to the engine, or answers the exchange with the problem. Takes ownership of the job.
 void job_submit(job *j);
 
 // ---- for the engine ----
 
-// What a choice needs to draw: made when it gets a place, freed when it ends.
+// Makes what a choice needs to draw tokens, when it gets a place; frees it when the choice ends.
 bool choice_open(choice *c, problem *p);
 void choice_close(choice *c);
-// Takes the logits after the prompt's token `at`, with which the prompt continues.
+// Adds the entry of the prompt's next token from the logits after its token `at`.
 bool choice_take_prompt(choice *c, size_t at, const float *logits, problem *p);
-// Draws a token. Sets `end` where the text ends with it, else `next`.
+// Draws a token. Sets `end` if the text ends with it, otherwise `next`.
 bool choice_draw(choice *c, const float *logits, problem *p);
-// Takes the vector of a prompt that is computed, and ends.
+// Copies the vector of a computed prompt, and ends the choice.
 bool choice_embed(choice *c, setun_context *context, problem *p);
 void choice_finish(choice *c);
-// Ends the job, whose choices have no places any more: with its reply, or with a problem. Frees it.
+// Sends the reply, or the problem, of a job whose choices no longer have places, and frees the job.
 void job_finish(job *j);
 void job_fail(job *j, const problem *p);
 
@@ -178,11 +178,11 @@ void job_fail(job *j, const problem *p);
 
 // "stop", "tool_calls" or "length".
 const char *finish_reason(const choice *c);
-// Tokens of the prompts, each once; of these, tokens from the cache; drawn tokens.
+// Tokens of the prompts, each prompt counted once; those of them taken from the cache; drawn tokens.
 typedef struct usage {
   size_t prompt, cached, drawn;
 } usage;
 usage job_usage(const job *j);
-size_t count_entries(const choice *c); // those whose text is part of the choice's
+size_t count_entries(const choice *c); // entries whose text is part of the choice's text
 
 #endif

@@ -48,7 +48,7 @@ st_json problem_value(st_json *root, const problem *p);
 // The reply: the problem with its status; a document, which is freed, with status 200.
 void reply_problem(exchange *x, const problem *p);
 void reply_json(exchange *x, st_json *root);
-// Appends "event: name" (where it is not NULL) and "data: ..." to a stream; frees the document. False: out of memory,
+// Appends "event: name" (if it is not NULL) and "data: ..." to a stream; frees the document. False: out of memory,
 // or the reader has disconnected.
 bool send_event(exchange *x, const char *event, st_json *root);
 

@@ -6,7 +6,7 @@
 #include "state.h"
 
 workers *workers_new(server *s); // NULL: out of memory, or no threads
-// Lets a worker handle the exchange, which it holds meanwhile; or answers that there are too many.
+// Lets a worker handle the exchange, with a reference of its own; or answers that too many are waiting.
 void workers_add(workers *w, exchange *x);
 void workers_free(workers *w); // drops waiting exchanges; `w` may be NULL
 

@@ -25,8 +25,7 @@ uint32_t st_token_trie_size(const st_token_trie *trie); // tokens: the tokenizer
 // matchers fail from then on.
 setun_status st_constraint_compile(st_grammar *grammar, const st_token_trie *trie, st_constraint **out,
                                    setun_error *err);
-// Reference counting: each acquire, and the compilation, needs one release. Matchers hold a reference themselves.
-st_constraint *st_constraint_acquire(st_constraint *c);
+// Frees the constraint when its last matcher has been freed, too: matchers have references of their own.
 void st_constraint_release(st_constraint *c);       // NULL is fine
 size_t st_constraint_bytes(const st_constraint *c); // memory now
 bool st_constraint_failed(const st_constraint *c);  // a limit was reached: all its matchers fail
@@ -59,11 +58,9 @@ bool st_matcher_must_end(st_matcher *m);
 // The vocabulary's own end token if it may come next; -1 otherwise.
 int32_t st_matcher_end_token(st_matcher *m);
 
-// The bytes that must follow, up to the first choice (appended to `out`; possibly none).
-setun_status st_matcher_forced_text(st_matcher *m, st_buffer *out, setun_error *err);
 // The tokens that must follow (appended to `out`; possibly none), as the model's own tokenizer would write them after
 // the tokens accepted last: tokens at the end are left out while a longer token could extend across it. They are not
-// accepted yet.
+// accepted yet. On failure `out` is unchanged.
 setun_status st_matcher_forced_tokens(st_matcher *m, st_token_list *out, setun_error *err);
 
 #endif

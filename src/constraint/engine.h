@@ -94,11 +94,11 @@ typedef struct st_sets {
 } st_sets;
 enum { ST_SET_UNKNOWN = UINT32_MAX, ST_SET_NONE = UINT32_MAX - 1 };
 
-// Any text of at most `length` characters of these classes (trie.h) is the beginning of a text that a term matches.
+// Any text of at most `length` characters of these classes (trie.h) is a prefix of some text that a term matches.
 typedef struct st_run {
   uint64_t classes;
   uint8_t length; // or ST_ANY_LENGTH
-  bool exact;     // and none of plain string text that is longer, nor does the term end after one of these
+  bool exact;     // no longer text of plain characters is such a prefix, and the term does not end after one of these
 } st_run;
 
 // A node of a trie after whose byte a term may end.
@@ -203,7 +203,7 @@ void st_engine_keep_mask(st_engine *e, uint32_t set, const uint32_t *bits, size_
 void st_engine_trim_sets(st_engine *e); // drops the sets when there are too many
 void st_engine_free_sets(st_engine *e);
 size_t st_engine_bytes(const st_engine *e);
-void st_engine_close(st_engine *e); // frees what it holds, the grammar too
+void st_engine_close(st_engine *e); // frees its memory and its grammar
 
 // Objects and arrays (json_frames.c)
 st_term st_object_colon(st_engine *e, uint32_t mark); // what follows a key
@@ -233,11 +233,12 @@ struct st_constraint {
   st_configs start;
 };
 
-// How long a text of any characters of which classes may come (runs.c).
+// The run that the term allows: which classes of characters, and how many of them (runs.c).
 st_run st_constraint_run(st_constraint *c, st_term term);
-// The term without what it leaves out of a language (or of the first part of a sequence): its complements of few texts.
+// The term for a language of which `term` excludes a few texts: `term` without these complements, also those in the
+// first part of a sequence. Other terms are returned unchanged.
 st_term st_term_with_few(st_terms *t, st_term term);
-// The largest ready mask all of whose tokens may come in the run; -1: none.
+// The largest ready mask whose tokens may all come in the run; -1: none.
 int st_run_slice(const st_token_trie *trie, st_run run);
 // The part of the trie that it refers to.
 const struct st_trie_part *st_inside_part(const st_token_trie *trie, const st_inside *inside);

@@ -56,17 +56,6 @@ static setun_status force(st_matcher *m, size_t *n, setun_error *err) {
   return st_constraint_status(m->c, err);
 }
 
-setun_status st_matcher_forced_text(st_matcher *m, st_buffer *out, setun_error *err) {
-  size_t n = 0;
-  if (m->steps[m->n_steps - 1].ended) return SETUN_OK;
-  pthread_mutex_lock(&m->c->lock);
-  st_terms_begin_steps(m->c->engine.t);
-  setun_status status = force(m, &n, err);
-  pthread_mutex_unlock(&m->c->lock);
-  if (status) return status;
-  return st_buffer_append(out, m->text + m->length, n) ? SETUN_OK : st_fail_memory(err, "forced text");
-}
-
 // The trie's node that the bytes lead to, or SIZE_MAX.
 static size_t find_node(const st_trie_part *part, const char *bytes, size_t n) {
   size_t at = 0, end = part->n, found = SIZE_MAX;
@@ -164,7 +153,7 @@ static setun_status keep_certain(st_matcher *m, st_token_list *ids, size_t end, 
 }
 
 setun_status st_matcher_forced_tokens(st_matcher *m, st_token_list *out, setun_error *err) {
-  size_t n = 0;
+  size_t n = 0, length = out->length;
   st_token_list ids = {0};
   if (m->steps[m->n_steps - 1].ended) return SETUN_OK;
   pthread_mutex_lock(&m->c->lock);
@@ -179,6 +168,7 @@ setun_status st_matcher_forced_tokens(st_matcher *m, st_token_list *out, setun_e
   for (size_t i = 0; !status && i < ids.length; i++) {
     if (!st_token_list_append(out, ids.ids[i])) status = st_fail_memory(err, "forced text");
   }
+  if (status) out->length = length;
   st_token_list_free(&ids);
   return status;
 }

@@ -21,8 +21,8 @@ enum { ST_NODE_EMPTY = 0, ST_NODE_EPSILON = 1 }; // nothing; the empty text
 setun_status st_grammar_new(const st_constraint_limits *limits, st_grammar **out, setun_error *err);
 void st_grammar_free(st_grammar *g); // NULL is fine
 st_terms *st_grammar_terms(st_grammar *g);
-setun_status st_grammar_status(const st_grammar *g,
-                               setun_error *err); // the first failure, including those of its terms
+// The first failure, including those of its terms.
+setun_status st_grammar_status(const st_grammar *g, setun_error *err);
 
 st_node st_node_term(st_grammar *g, st_term term);
 st_node st_node_seq(st_grammar *g, const st_node *list, size_t n);

@@ -12,7 +12,7 @@ enum {
   MOST_MEMBERS = 64,
   BRANCH = 4,
   LARGE_BRANCH = 128,
-  LONG = 8, // a run that is not looked for again
+  LONG = 8, // after a run of this length, no other run is tried
   MOST_KEPT = 64 << 20,
   MOST_ITEMS = 200000
 };
@@ -145,7 +145,7 @@ typedef struct st_copied {
   uint32_t token, exit;
 } st_copied;
 
-// Copies what comes before a token and a node, and leaves out what comes before two others.
+// Copies the tokens and exits before `token` and `node`, then skips those before `next_token` and `next_node`.
 static bool copy_until(st_constraint *c, st_copied *from, uint32_t token, uint32_t node, uint32_t next_token,
                        uint32_t next_node) {
   const st_inside *of = from->of;
@@ -160,7 +160,7 @@ static bool copy_until(st_constraint *c, st_copied *from, uint32_t token, uint32
   return true;
 }
 
-// The same walk where the tokens and exits of a similar term are known: it only goes where the states differ.
+// The same walk when the tokens and exits of a similar term are known: it visits only nodes at which the states differ.
 static bool walk_beside(st_constraint *c, st_term start, st_term other, st_copied from, const st_trie_part *part) {
   st_terms *t = c->engine.t;
   st_term states[ST_TRIE_DEPTH + 1], others[ST_TRIE_DEPTH + 1];
@@ -186,8 +186,8 @@ static bool walk_beside(st_constraint *c, st_term start, st_term other, st_copie
   return copy_until(c, &from, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX) && !t->failure.code;
 }
 
-// A term whose tokens are mostly the same: of a language without a few texts the whole language, of alternatives one
-// that is an intersection or a repeat, as the other keys of an object are. ST_TERM_EMPTY: none.
+// A term with mostly the same tokens: for a language that excludes a few texts, the whole language; for alternatives,
+// one that is an intersection or a repeat, like the keys of an object's other members. ST_TERM_EMPTY: none.
 static st_term similar(st_terms *t, st_term term) {
   st_term_entry e = t->entries[term];
   for (uint32_t i = 0; e.kind == ST_KIND_ALT && e.b <= MOST_MEMBERS && i < e.b; i++) {

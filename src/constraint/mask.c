@@ -1,5 +1,5 @@
-// Masks: for each configuration, the tokens that stay inside of its term, and behind the places where others leave it,
-// a walk of the vocabulary's trie with the configurations at each node.
+// Masks: for each configuration, the tokens that stay inside its term; from the nodes of the vocabulary's trie where
+// other tokens leave the term, a walk with the configurations at each node.
 #include "constraint/engine.h"
 #include "constraint/trie.h"
 
@@ -101,8 +101,8 @@ static void allow_tokens(const st_matcher *m, const st_token_set *set, uint32_t 
 
 // ---- the mask ----
 
-// A term with the same mask: counts that no token can reach are taken as unlimited, so that the places of a long text
-// share what is known of them.
+// A term with the same mask: counts that no token can reach are replaced by no limit, so that the positions of a long
+// text share one stored result.
 static st_term without_far_counts(st_constraint *c, st_term term) {
   st_terms *t = c->engine.t;
   st_term_entry e = t->entries[term];
@@ -114,7 +114,7 @@ static st_term without_far_counts(st_constraint *c, st_term term) {
   return st_term_seq(t, st_term_repeat(t, r.a, r.b < far ? r.b : far, r.c <= far ? r.c : ST_UNBOUNDED), e.b);
 }
 
-// Puts the bytes that lead to a node behind the text.
+// Writes the bytes that lead to a node after the text.
 static bool write_path(st_matcher *m, const st_trie_part *part, size_t node) {
   const char *bytes;
   size_t n;
@@ -161,8 +161,8 @@ static void add_inside(const st_constraint *c, const st_inside *inside, uint32_t
   for (size_t i = 0; i < inside->n_tokens; i++) st_set_bit(bits, tokens[inside->tokens[i]]);
 }
 
-// The mask without end tokens and tokens that are too long for the trie. `work`: about how many nodes were looked at
-// that will be looked at again the next time.
+// The mask without end tokens and tokens that are too long for the trie. `work`: roughly
+// how many nodes were visited that the next time will be visited again.
 static bool compute(st_matcher *m, const st_config *now, size_t n, uint32_t *bits, size_t *work) {
   st_constraint *c = m->c;
   st_engine *e = &c->engine;

@@ -40,7 +40,7 @@ setun_status st_constraint_compile(st_grammar *grammar, const st_token_trie *tri
   return status;
 }
 
-st_constraint *st_constraint_acquire(st_constraint *c) {
+static st_constraint *acquire(st_constraint *c) {
   atomic_fetch_add(&c->references, 1);
   return c;
 }
@@ -86,7 +86,7 @@ void st_matcher_reset(st_matcher *m) {
 setun_status st_matcher_new(st_constraint *c, st_matcher **out, setun_error *err) {
   st_matcher *m = st_calloc(1, sizeof *m);
   if (!m) return st_fail_memory(err, "a matcher");
-  m->c = st_constraint_acquire(c);
+  m->c = acquire(c);
   if (!st_reserve(&m->configs.items, &m->configs.capacity, c->start.n, sizeof *m->configs.items) ||
       !st_reserve(&m->steps, &m->steps_capacity, 1, sizeof *m->steps) || st_matcher_room(m, ST_TRIE_DEPTH, err)) {
     st_matcher_free(m);
@@ -108,7 +108,7 @@ static bool copy_array(void *to, size_t *capacity, const void *from, size_t n, s
 setun_status st_matcher_copy(const st_matcher *m, st_matcher **out, setun_error *err) {
   st_matcher *copy = st_calloc(1, sizeof *copy);
   if (!copy) return st_fail_memory(err, "a matcher");
-  copy->c = st_constraint_acquire(m->c);
+  copy->c = acquire(m->c);
   copy->length = m->length;
   copy->n_steps = m->n_steps;
   copy->configs.n = m->configs.n;

@@ -1,5 +1,5 @@
-// Runs: after which terms any text of characters of some classes may come, so that whole branches of a vocabulary's
-// trie, and ready masks, need no walk.
+// Runs: which terms match any text of some classes of characters, up to a length. For these, whole branches of a
+// vocabulary's trie, or a ready mask, are used without a walk.
 #include "constraint/engine.h"
 #include "constraint/trie.h"
 
@@ -79,7 +79,7 @@ static bool after_class(st_terms *t, st_term term, int class, st_after *out) {
   return class < ST_ASCII_CLASSES ? after_ascii(t, term, range, out) : after_wide(t, term, range, out);
 }
 
-// Checks the classes at place i and adds the places behind them. Sets the classes that may not come in *missing; false:
+// Checks the classes at place i and adds the places after them. Sets the classes that may not come in *missing; false:
 // there are too many places.
 static bool follow(st_terms *t, st_places *p, uint32_t i, uint64_t classes, uint64_t *missing) {
   st_after after;
@@ -156,15 +156,15 @@ st_term st_term_with_few(st_terms *t, st_term term) {
   return st_term_seq(t, st_terms_join(t, ST_KIND_AND, base), rest);
 }
 
-// The run of a language without a few texts, if it is that of the whole language: where a run never ends, no text is
-// among the last ones.
+// The run of a language that excludes a few texts, if it is that of the whole language. It is where the run has no end:
+// every text of it can still become a longer one, which is not excluded.
 static st_run member_run(st_constraint *c, st_term term) {
   st_term whole = st_term_with_few(c->engine.t, term);
   st_run run = whole == term ? (st_run){0} : st_constraint_run(c, whole);
   return run.length == ST_ANY_LENGTH ? run : (st_run){0};
 }
 
-// Neither ends nor begins with a plain character, as the quote behind a string's text.
+// Is the term neither nullable nor able to begin with a plain character, like the quote after a string's text?
 static bool closes(st_constraint *c, st_term term) {
   st_terms *t = c->engine.t;
   bool plain = t->flags[term] & ST_TERM_NULLABLE;
@@ -176,7 +176,7 @@ static bool closes(st_constraint *c, st_term term) {
   return !plain;
 }
 
-// The run of a repeated character: of the classes each of whose characters is all of the repeated term.
+// The run of a repeated character: the classes whose characters each match the repeated term as a whole.
 static st_run repeat_run(st_constraint *c, st_term term) {
   st_terms *t = c->engine.t;
   st_term_entry e = t->entries[term];

@@ -61,7 +61,7 @@ typedef struct {
   const st_term *patterns;
 } st_keys;
 
-// With `exists`: some member with a key of the set is a value of `of`. Without: all of them are.
+// About the members with a key of the set: all of them, or at least one, are values of `of`.
 typedef struct {
   const st_keys *keys;
   st_expr of;
@@ -73,8 +73,8 @@ typedef struct {
 
 typedef struct {
   uint32_t n_all, n_some, n_required, n_needs, n_evaluated;
-  const st_member_rule *all;  // members with a key of the set are values of `of`
-  const st_member_rule *some; // at least one member with a key of the set is a value of `of`
+  const st_member_rule *all;  // rules for all members of a set of keys
+  const st_member_rule *some; // rules for at least one
   const st_text *required;
   const st_needs *needs;
   uint32_t min, max;         // members
@@ -109,7 +109,7 @@ bool st_text_equal(st_text a, st_text b);
 // The strings that are one of these texts.
 st_string_shape st_string_listed(st_schema *s, const st_text *texts, uint32_t n);
 st_term st_string_term(st_schema *s, const st_string_shape *string, st_spelling spelling);
-// The texts of both terms of strings, all of which are among those of any text.
+// The texts that both terms of strings match. Each matches only spellings of valid texts.
 st_term st_string_terms_both(st_schema *s, st_term a, st_term b);
 // A term for the numbers of a shape as JSON writes them.
 st_term st_number_term(st_schema *s, const st_number_shape *number);

@@ -5,16 +5,22 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 import unittest
 
 from support import COMMAND, SECONDS, TALES
 
-import sys
-
 
 def has_server():
     return subprocess.run([COMMAND, "help", "serve"], capture_output=True).returncode == 0
+
+
+def skip_without_server():
+    """Ends the program with status 77, after the reason, if the build has no server. For before support.main."""
+    if not has_server():
+        print("skipped: this build has no `serve` (SETUN_SERVER is OFF)")
+        sys.exit(77)
 
 
 def long_model(folder):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`setun serve` under load on a real model: see test_serve_load.py."""
 from load import CLIENTS, LoadCase
-from serving import has_server
+from serving import skip_without_server
 from support import main, real_model
 
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -22,7 +22,5 @@ class LoadTest(LoadCase):
 
 
 if __name__ == "__main__":
-    if not has_server():
-        print("skipped: this build has no `serve`")
-        raise SystemExit(77)
+    skip_without_server()
     main()

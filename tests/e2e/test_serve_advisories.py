@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 
-from serving import Server, ServerCase, has_server
+from serving import Server, ServerCase, skip_without_server
 from support import ROOT, TALES, Case, main
 
 BAD_FILES = os.path.join(ROOT, "tests", "badfiles", "files")
@@ -154,7 +154,5 @@ class FilesTest(Case):
 
 
 if __name__ == "__main__":
-    if not has_server():
-        print("skipped: this build has no `serve`")
-        raise SystemExit(77)
+    skip_without_server()
     main()

@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 
-from serving import ServerCase, has_server
+from serving import ServerCase, skip_without_server
 from support import GOLDEN, TALES, main, setun
 from test_serve_text import PROMPT, TextCase, all_together, run_json, run_text
 
@@ -298,7 +298,5 @@ class TypesTest(ServerCase):
 
 
 if __name__ == "__main__":
-    if not has_server():
-        print("skipped: this build has no `serve`")
-        raise SystemExit(77)
+    skip_without_server()
     main()

@@ -13,7 +13,7 @@ import tempfile
 import typing
 import unittest
 
-from serving import has_server
+from serving import skip_without_server
 from support import TALES, argmax, main, read_safetensors, rows, setun
 from test_serve_tools import SHORT, ToolCase
 from test_serve_text import PROMPT, TextCase, run_text
@@ -310,7 +310,5 @@ class AnthropicToolsTest(ToolCase):
 
 
 if __name__ == "__main__":
-    if not has_server():
-        print("skipped: this build has no `serve`")
-        raise SystemExit(77)
+    skip_without_server()
     main()

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 
-from serving import Server, ServerCase, has_server
+from serving import Server, ServerCase, skip_without_server
 from support import TALES, Case, main, setun
 
 
@@ -186,8 +186,5 @@ class LifeTest(Case):
 
 
 if __name__ == "__main__":
-    import unittest
-    if not has_server():
-        print("skipped: this build has no `serve`")
-        raise SystemExit(77)
+    skip_without_server()
     main()

@@ -7,7 +7,7 @@ import tempfile
 import time
 
 from load import CLIENTS, LoadCase, allow_files
-from serving import has_server, long_model
+from serving import long_model, skip_without_server
 from support import TALES, main
 
 MANY = 1000
@@ -87,7 +87,5 @@ class IdleTest(LoadCase):
 
 
 if __name__ == "__main__":
-    if not has_server():
-        print("skipped: this build has no `serve`")
-        raise SystemExit(77)
+    skip_without_server()
     main()

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-from serving import Server, has_server, long_model
+from serving import Server, long_model, skip_without_server
 from support import SEED, Case, main
 
 EXAMPLES = os.environ.get("SETUN_SCHEMA_EXAMPLES") or "10"  # for each endpoint
@@ -137,8 +137,6 @@ class SchemaTest(Case):
 
 
 if __name__ == "__main__":
-    if not has_server():
-        print("skipped: this build has no `serve`")
-        raise SystemExit(77)
+    skip_without_server()
     unittest.TestCase.maxDiff = None
     main()

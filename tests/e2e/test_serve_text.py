@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 
-from serving import Server, ServerCase, has_server, long_model
+from serving import Server, ServerCase, long_model, skip_without_server
 from support import TALES, Case, argmax, main, negative_log_likelihood, read_safetensors, rows, setun
 
 PROMPT = "Once upon a time"
@@ -555,7 +555,5 @@ class EndTest(Case):
 
 
 if __name__ == "__main__":
-    if not has_server():
-        print("skipped: this build has no `serve`")
-        raise SystemExit(77)
+    skip_without_server()
     main()

@@ -5,7 +5,7 @@ import os
 import tempfile
 import threading
 
-from serving import ServerCase, has_server, long_model
+from serving import ServerCase, long_model, skip_without_server
 from support import main
 
 # Calls and tools as Hermes and Qwen 2.5 have them.
@@ -361,7 +361,5 @@ class DescribedTest(ToolCase):
 
 
 if __name__ == "__main__":
-    if not has_server():
-        print("skipped: this build has no `serve`")
-        raise SystemExit(77)
+    skip_without_server()
     main()
