@@ -5,6 +5,8 @@
 #include "connections.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -14,18 +16,21 @@
 #define POLLRDHUP 0
 #endif
 
-// Seconds. A connection may be idle for as long as a request's headers may take to arrive.
-static const double headers_limit = 60, body_limit = 120, ping_after = 5;
-enum { WATCH_MILLISECONDS = 1000 };
+// Seconds. A connection that was used may be idle for as long as a request's headers may take to arrive. A new one must
+// soon send a request's first line: libmicrohttpd skips lines that are empty or begin with a zero byte without a word.
+static const double line_limit = 10, headers_limit = 60, body_limit = 120, ping_after = 5;
+enum { WATCH_MILLISECONDS = 1000, DRAIN_MOST = 64 << 10 };
 
 struct connection {
   connection *next, *previous;
   int fd;
-  uint64_t id;                   // unique
-  double deadline;               // time of shutdown; 0: never
-  exchange *x;                   // NULL: between requests
-  struct MHD_Connection *handle; // while a request's headers arrive
-  bool working;                  // waiting for a reply: the client's disconnection is watched
+  uint64_t id;     // unique
+  double deadline; // time of shutdown; 0: never
+  exchange *x;     // NULL: between requests
+  struct MHD_Connection *handle;
+  unsigned part;     // the part of a request that arrives: a PART_*; 0: none
+  uint64_t consumed; // bytes of the requests before, or fewer
+  bool working;      // waiting for a reply: the client's disconnection is watched
 };
 
 struct connections {
@@ -43,11 +48,13 @@ static void wake(connections *c) {
   (void)n;
 }
 
-connection *connections_add(connections *c, int fd) {
+connection *connections_add(connections *c, int fd, struct MHD_Connection *handle) {
   connection *one = calloc(1, sizeof *one);
   pthread_mutex_lock(&c->lock);
   if (one) {
-    *one = (connection){.next = c->first, .fd = fd, .id = ++c->last_id, .deadline = now_seconds() + headers_limit};
+    *one = (connection){.next = c->first, .fd = fd, .id = ++c->last_id, .deadline = now_seconds() + line_limit};
+    one->handle = handle;
+    one->part = PART_LINE;
     if (c->first) c->first->previous = one;
     c->first = one;
     c->count++;
@@ -70,15 +77,19 @@ void connections_remove(connections *c, connection *one) {
 void connection_began(connections *c, connection *one, exchange *x) {
   if (!one) return;
   pthread_mutex_lock(&c->lock);
+  const union MHD_ConnectionInfo *head = MHD_get_connection_info(one->handle, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+  one->consumed += head ? head->header_size : 0;
   one->x = x;
-  one->handle = NULL;
+  one->part = PART_BODY;
   one->deadline = now_seconds() + body_limit;
   pthread_mutex_unlock(&c->lock);
 }
 
-void connection_received(connections *c, connection *one) {
+void connection_received(connections *c, connection *one, uint64_t body) {
   if (!one) return;
   pthread_mutex_lock(&c->lock);
+  one->consumed += body;
+  one->part = 0;
   one->deadline = 0;
   one->working = true;
   pthread_mutex_unlock(&c->lock);
@@ -90,24 +101,66 @@ void connection_replied(connections *c, connection *one) {
   pthread_mutex_lock(&c->lock);
   one->x = NULL;
   one->working = false;
+  one->part = PART_LINE;
   one->deadline = now_seconds() + headers_limit;
   pthread_mutex_unlock(&c->lock);
 }
 
-void connection_named(connections *c, connection *one, struct MHD_Connection *handle) {
+void connection_named(connections *c, connection *one) {
   if (!one) return;
   pthread_mutex_lock(&c->lock);
-  one->handle = handle;
+  one->part = PART_HEAD;
+  one->deadline = now_seconds() + headers_limit;
   pthread_mutex_unlock(&c->lock);
 }
 
-void connections_refuse(connections *c, const char *reply, size_t n) {
-  pthread_mutex_lock(&c->lock);
+// False: all bytes that arrived belong to earlier requests.
+static bool may_have_more(const connection *one) {
+#if defined __linux__ && defined __GLIBC__
+  struct {
+    struct tcp_info info; // the part that glibc knows of
+    uint64_t pacing_rate, max_pacing_rate, bytes_acked, bytes_received;
+  } tcp = {0};
+  socklen_t n = sizeof tcp;
+  _Static_assert(sizeof tcp == 136, "as in Linux's interface");
+  if (!getsockopt(one->fd, IPPROTO_TCP, TCP_INFO, &tcp, &n) && n == sizeof tcp) // an end counts as one byte
+    return tcp.bytes_received - (tcp.info.tcpi_state == TCP_CLOSE_WAIT) > one->consumed;
+#endif
+  return true;
+}
+
+// The connection of which libmicrohttpd refuses one of these parts of a request: it does not say which. NULL: it is not
+// certain.
+static connection *refused_one(const connections *c, unsigned parts) {
+  connection *found = NULL;
+  size_t n = 0;
   for (connection *one = c->first; one; one = one->next) {
-    if (!one->handle || !MHD_get_connection_info(one->handle, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)) continue;
-    one->handle = NULL;
+    if (MHD_get_connection_info(one->handle, MHD_CONNECTION_INFO_HTTP_STATUS)) continue; // replying
+    // All headers are there and not passed on: no other connection is handled between the two.
+    if (one->part == PART_HEAD && MHD_get_connection_info(one->handle, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE))
+      return one;
+    if (!(one->part & parts) || (one->part == PART_LINE && !may_have_more(one))) continue;
+    found = one;
+    n++;
+  }
+  return n == 1 ? found : NULL;
+}
+
+// Bytes left unread would make the system reset the connection, perhaps before the client has read the reply.
+static void drain(int fd) {
+  char bytes[4096];
+  size_t all = 0;
+  for (ssize_t n; all < DRAIN_MOST && (n = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT)) > 0;) all += (size_t)n;
+}
+
+void connections_refuse(connections *c, unsigned parts, const char *reply, size_t n) {
+  pthread_mutex_lock(&c->lock);
+  connection *one = refused_one(c, parts);
+  if (one) {
+    one->part = 0;
     ssize_t sent = send(one->fd, reply, n, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)sent; // otherwise the connection is closed without a reply
+    drain(one->fd);
     shutdown(one->fd, SHUT_WR);
   }
   pthread_mutex_unlock(&c->lock);

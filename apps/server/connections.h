@@ -12,18 +12,21 @@ connections *connections_new(void); // NULL: out of memory, or no thread
 // Call after connections_close, when libmicrohttpd has closed all.
 void connections_free(connections *c);
 
-// For the HTTP thread. A request's first line arrived: until connection_began, libmicrohttpd may refuse it by itself.
-void connection_named(connections *c, connection *one, struct MHD_Connection *handle);
-// Sends `reply` on the connection whose headers libmicrohttpd has read but not passed on, and allows no further one.
-void connections_refuse(connections *c, const char *reply, size_t n);
-// A connection that cannot be added is shut down: NULL.
-connection *connections_add(connections *c, int fd);
+// The rest of these are for the HTTP thread. A connection that cannot be added is shut down: NULL.
+connection *connections_add(connections *c, int fd, struct MHD_Connection *handle);
 void connections_remove(connections *c, connection *one);
-// A request's headers arrived; its body is complete; its reply was sent or cannot be. `x` is watched between the first
-// and the last.
+// A request's first line arrived; its headers; its body, of so many bytes or more, is complete; its reply was sent or
+// cannot be. `x` is watched between the second and the last.
+void connection_named(connections *c, connection *one);
 void connection_began(connections *c, connection *one, exchange *x);
-void connection_received(connections *c, connection *one);
+void connection_received(connections *c, connection *one, uint64_t body);
 void connection_replied(connections *c, connection *one);
+
+// The parts of a request.
+enum { PART_LINE = 1, PART_HEAD = 2, PART_BODY = 4 }; // the body with its trailers
+// Call when libmicrohttpd is about to refuse one of these parts. Sends `reply` on that connection and allows no further
+// one. Does nothing if it may be one of several: libmicrohttpd's own reply is sent then.
+void connections_refuse(connections *c, unsigned parts, const char *reply, size_t n);
 
 // Shuts down all connections, and any added later.
 void connections_close(connections *c);

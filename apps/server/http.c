@@ -30,7 +30,9 @@ static void on_connection(void *cls, struct MHD_Connection *c, void **socket_con
   server *s = cls;
   if (code == MHD_CONNECTION_NOTIFY_STARTED) {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-    *socket_context = info ? connections_add(s->connections, info->connect_fd) : NULL;
+    *socket_context = info ? connections_add(s->connections, info->connect_fd, c) : NULL;
+    if (!s->has_http_thread) s->http_thread = pthread_self();
+    s->has_http_thread = true;
   } else {
     connections_remove(s->connections, *socket_context);
     *socket_context = NULL;
@@ -153,7 +155,7 @@ void http_handle(server *s, exchange *x) {
 // The request is complete.
 static void dispatch(server *s, exchange *x, struct MHD_Connection *c) {
   problem p = {0};
-  connection_received(s->connections, connection_of(c));
+  connection_received(s->connections, connection_of(c), x->body.length);
   if (x->too_large) {
     fail(&p, MHD_HTTP_CONTENT_TOO_LARGE, "invalid_request_error", NULL, "the body has more than %llu bytes",
          (unsigned long long)s->options.body_limit);
@@ -211,24 +213,53 @@ static void write_address(server *s, const struct sockaddr *a) {
 static void *on_line(void *cls, const char *uri, struct MHD_Connection *c) {
   server *s = cls;
   (void)uri;
-  s->http_thread = pthread_self();
-  s->has_http_thread = true;
-  connection_named(s->connections, connection_of(c), c);
+  connection_named(s->connections, connection_of(c));
   return NULL;
 }
 
-// libmicrohttpd 0.9.75 refuses a Content-Length that is no number with a page of its own, whose head it sends twice. It
-// logs before it does so: the reply is sent here, and its own fails. Other threads' messages are of other matters.
+// What libmicrohttpd refuses by itself: its status, what its page mentions, the part of the request, and what to say.
+static const struct own_refusal {
+  unsigned status;
+  const char *mentions;
+  unsigned parts;
+  const char *why;
+} own_refusals[] = {
+    {400, "Content-Length", PART_HEAD, "Content-Length: expected a number of bytes below 2^63"},
+    {413, "Content-Length", PART_HEAD, "Content-Length: expected a number of bytes below 2^63"},
+    {400, "chunked", PART_BODY, "the chunked body is malformed"},
+    {413, "chunk", PART_BODY, "the size of a chunk is too large"},
+    {400, "", PART_LINE | PART_HEAD | PART_BODY, "the first line or a header of the request is malformed"},
+    {414, "", PART_LINE, "the first line of the request is too long"},
+    {431, "", PART_HEAD | PART_BODY, "the headers of the request are too long"},
+    {505, "", PART_LINE, "expected HTTP/1.1"},
+};
+
+static void refuse_instead(server *s, unsigned status, const char *page) {
+  char body[256], reply[512];
+  size_t i = 0, n = sizeof own_refusals / sizeof *own_refusals;
+  while (i < n && (own_refusals[i].status != status || !strstr(page, own_refusals[i].mentions))) i++;
+  if (i == n) return;
+  if (status == 413 && own_refusals[i].parts == PART_HEAD) status = 400; // as for other numbers that are none
+  int length =
+      snprintf(body, sizeof body,
+               "{\"error\":{\"message\":\"%s\",\"type\":\"invalid_request_error\",\"param\":null,\"code\":null}}",
+               own_refusals[i].why);
+  length =
+      snprintf(reply, sizeof reply,
+               "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+               status, MHD_get_reason_phrase_for(status), length, body);
+  connections_refuse(s->connections, own_refusals[i].parts, reply, (size_t)length);
+}
+
+// libmicrohttpd 0.9.75 refuses malformed requests with pages of HTML, some with their head sent twice. It logs before
+// it does so: the reply is sent here, and its own fails. Other threads' messages are of other matters.
 static void on_log(void *cls, const char *format, va_list args) {
-  static const char reply[] =
-      "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 133\r\nConnection: close\r\n\r\n"
-      "{\"error\":{\"message\":\"Content-Length: expected a number of bytes below 2^63\","
-      "\"type\":\"invalid_request_error\",\"param\":null,\"code\":null}}";
+  static const char refusal_of[] = "Error processing request (HTTP response code is %u ('%s'))";
   server *s = cls;
-  (void)format;
-  (void)args;
-  if (s->has_http_thread && pthread_equal(s->http_thread, pthread_self()))
-    connections_refuse(s->connections, reply, sizeof reply - 1);
+  if (!s->has_http_thread || !pthread_equal(s->http_thread, pthread_self())) return;
+  if (strncmp(format, refusal_of, sizeof refusal_of - 1)) return;
+  unsigned status = va_arg(args, unsigned);
+  refuse_instead(s, status, va_arg(args, const char *));
 }
 
 static struct MHD_Daemon *start_daemon(server *s, const struct addrinfo *a) {

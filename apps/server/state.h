@@ -22,7 +22,7 @@ struct server {
   char fingerprint[32]; // clients compare it to tell whether replies come from the same program
   int64_t started;      // seconds since 1970
   struct MHD_Daemon *daemon;
-  pthread_t http_thread; // once a request arrived
+  pthread_t http_thread; // once a client connected
   atomic_bool has_http_thread;
   connections *connections;
   workers *workers;

@@ -86,6 +86,32 @@ class HttpTest(ServerCase):
             self.assertIn(b"405", s.recv(65536)[:20])
             s.close()
 
+    def test_malformed_requests_get_an_error_of_json(self):
+        line, host, chunks = "POST /v1/completions HTTP/1.1", "Host: localhost", "Transfer-Encoding: chunked"
+        unused, used = self.server.socket(), self.server.connection()  # other clients
+        self.server.request("POST", "/v1/models", {}, connection=used)
+        self.server.get("/health", connection=used)
+        for status, data in ((400, request(line, host, chunks, body=b"x\r\n")),
+                             (400, request(line, host, chunks, body=b"1\r\nabc")),
+                             (413, request(line, host, chunks, body=b"f" * 18 + b"\r\n")),
+                             (400, request(line, host, "without a colon")),
+                             (400, request(line, "without a colon", host)),
+                             (400, request("GET /health HTTP/x.1", host)),
+                             (431, request(line, host, "X: " + "x" * 40000)),
+                             (414, request("GET /" + "x" * 40000 + " HTTP/1.1", host)),
+                             (505, request("GET /health HTTP/0.9", host)), (505, request("GET /health HTTP/3.0", host))):
+            got = self.server.raw(data)
+            head, _, body = got.partition(b"\r\n\r\n")
+            self.assertTrue(head.startswith(b"HTTP/1.1 %d " % status), (status, data[:80], got))
+            self.assertEqual(got.count(b"HTTP/1.1 "), 1, got)
+            self.assertIn(b"Connection: close", head)
+            self.assertEqual(len(body), int(re.search(rb"Content-Length: (\d+)", head)[1]), got)
+            self.assertEqual(json.loads(body)["error"]["type"], "invalid_request_error")
+        self.assertEqual(self.server.get("/health", connection=used).status, 200)
+        unused.sendall(request("GET /health HTTP/1.1", host))
+        self.assertIn(b"HTTP/1.1 200", unused.recv(65536))
+        unused.close()
+
     def test_sizes(self):  # CVE-2024-12537, CVE-2025-48956, CVE-2025-52887
         line, host = "POST /v1/models HTTP/1.1", "Host: localhost"
         for length in (65537, 2**31, 2**63, 2**64, 10**30):
@@ -134,6 +160,9 @@ class KeyTest(Case):
                 file.write("# a comment\n\nsecond key\r\n  third  \n")
             server = Server("--api-key", "first", "--api-key-file", path, "--allow-origin", "http://page.example",
                             "--allow-host", "Name.example")
+            silent = server.socket()
+            silent.sendall(b"\x00\x01\r\n\r\n")  # libmicrohttpd takes this for empty lines
+            begin = time.monotonic()
             try:
                 for key in ("first", "second key", "third"):
                     for headers in ({"Authorization": "Bearer " + key}, {"x-api-key": key}):
@@ -146,6 +175,8 @@ class KeyTest(Case):
                 self.assertEqual(r.headers["Access-Control-Allow-Origin"], "http://page.example")
                 self.assertIsNone(r.headers["Access-Control-Allow-Credentials"])
                 self.assertEqual(server.get("/health", headers={"Origin": "http://other.example"}).status, 403)
+                self.assertEqual(silent.recv(65536), b"")  # closed after 10 s, not 60
+                self.assertLess(time.monotonic() - begin, 50)
             finally:
                 server.stop()
         self.fails(1, "serve", TALES, "--api-key-file", "/nowhere", mentions=["/nowhere"])
