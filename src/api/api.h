@@ -41,7 +41,7 @@ static inline st_context *st_context_of(setun_context *c) {
   return (st_context *)(void *)c;
 }
 
-// Adds the tokens that must follow under the sampler's constraint, and the end token where nothing else may.
+// Adds the tokens that must follow under the sampler's constraint, and the end token if nothing else may follow.
 setun_status st_sampler_forced_tokens(st_sampler *sampler, st_token_list *out, setun_error *err);
 // The handle of a sampler is the runtime's object itself.
 static inline st_sampler *st_sampler_of(setun_sampler *s) {
@@ -104,8 +104,8 @@ setun_status st_take_adapters(const st_model *model, const setun_adapters *adapt
 
 // ---- conversations ----
 
-// Its model, NULL where the template was given without one; its tools as JSON text, NULL where there are none; and
-// where its answer begins.
+// Its model, NULL if the template was given without one; its tools as JSON text, NULL if there are none; and where its
+// answer begins.
 const setun_model *st_rendering_model(const setun_rendering *rendering);
 const char *st_rendering_tools(const setun_rendering *rendering, size_t *length);
 st_answer_place st_rendering_place(const setun_rendering *rendering);
@@ -117,8 +117,8 @@ setun_status st_check_reading(const char *assume, const char *const *ignore_keys
 st_placement_options st_placement_options_of(const setun_model_params *params, const st_log *log);
 
 // Opens a model's files (or `source`, unless that is NULL: a GGUF file's bytes, which `path` then only names; else
-// params->source) and reads everything but weights; then calls `next`, unless NULL, with
-// them. The directory lives until then, or, with streamed weights, as long as the model.
+// params->source) and reads everything except weights; then calls `next`, unless NULL, with the model and the
+// directory. The directory lives until `next` returns or, with streamed weights, as long as the model.
 // With a `next`, a budget that is too small is refused before the vocabulary takes memory; `plan`, unless NULL, then
 // has the refused plan.
 typedef setun_status (*st_next_fn)(setun_model *model, const st_directory *directory, const setun_model_params *params,
@@ -133,10 +133,11 @@ setun_status st_api_open_synthetic(const setun_synthesis_params *params, const s
 setun_status st_api_load_weights(setun_model *model, const st_directory *directory, const setun_model_params *params,
                                  void *context, setun_error *err);
 
-// Converts with the tokenizer, whichever containers the two are. And a format of the embedding or the head by its name.
 struct st_convert_options;
+// Converts a model with its tokenizer, between any containers.
 setun_status st_convert_whole(const char *source, const char *target, const st_open_options *open,
                               struct st_convert_options *options, setun_error *err);
+// The format of the embedding or the head by its name.
 setun_status st_find_end_format(const char *what, const char *name, const st_format **format, bool *kept,
                                 setun_error *err);
 

@@ -1,4 +1,4 @@
-// Tells the channels of an answer apart while it comes: blocks such as <think>...</think>, which some models mark by
+// Separates the channels of an answer while it arrives: blocks such as <think>...</think>, which some models mark by
 // control tokens and some by plain text, and the messages of the Harmony format (gpt-oss), which are
 // <|channel|>NAME<|message|>TEXT<|end|>, more of them after <|start|>assistant.
 //
@@ -31,11 +31,11 @@ typedef struct st_channels {
 
 void st_channels_free(st_channels *c);
 
-// Where the answer begins, by the end of the template's own text before it (what users wrote must not be in it): inside
-// of a block that it opens, or in a Harmony message's header.
+// Determines where the answer begins from the end of the template's own text before it (without users' text): inside a
+// block that this text opens, or in a Harmony message's header.
 void st_channels_begin(st_channels *c, const char *tail, size_t length);
 
-// The marks around a kind of block. False: there is none of that number.
+// The marks around a kind of block. False: there are not that many kinds.
 bool st_channels_marks(size_t block, const char **open, const char **close);
 
 // Takes text, or a control token by its text (which is never part of an answer). setun_reply_fn as in setun.h; after it
@@ -44,8 +44,9 @@ setun_status st_channels_text(st_channels *c, const char *text, size_t length, s
                               setun_error *err);
 setun_status st_channels_control(st_channels *c, const char *text, size_t length, setun_reply_fn fn, void *user,
                                  setun_error *err);
-// Whether what comes now is the answer's text rather than thoughts or a Harmony message; and: it is, however it looks.
+// Whether text of the answer may arrive now: neither a block nor a Harmony message is open.
 bool st_channels_in_answer(const st_channels *c);
+// What arrives from now on is text of the answer, even if it looks like a block.
 setun_status st_channels_answer(st_channels *c, setun_reply_fn fn, void *user, setun_error *err);
 // Outputs the text that was withheld.
 setun_status st_channels_finish(st_channels *c, setun_reply_fn fn, void *user, setun_error *err);

@@ -1,5 +1,5 @@
-// Which chat template a conversation is rendered with: one of the model's own, or its family's where the model has none
-// or one that is known to be wrong. There is no default: the model's answers would silently be worse.
+// Which chat template a conversation is rendered with: one of the model's own, or its family's if the model has none,
+// or one that is known to be wrong. There is no default, with which answers would silently be worse.
 #ifndef SETUN_CHAT_CHOOSE_H
 #define SETUN_CHAT_CHOOSE_H
 
@@ -27,8 +27,7 @@ bool st_templates_add(st_templates *t, st_text name, st_text text, const char *o
 // Facts about the model.
 typedef struct st_chat_model {
   const char *architecture;     // as the model's files spell it, for messages; NULL: unknown
-  const char *const *templates; // templates of its family, by the names here; ended with
-                                // NULL; NULL: none
+  const char *const *templates; // names of its family's templates, ended with NULL; NULL: none
   // Whether the vocabulary has this control token.
   bool (*has_control)(const void *user, const char *text);
   const void *user;
@@ -41,7 +40,7 @@ typedef struct st_chosen_template {
   const char *replaces; // the origin of the model's own, which is known to be wrong; NULL: none is replaced
 } st_chosen_template;
 
-// `name` NULL: "tool_use" where `tools` says that there are some and the model has such a one, else "default". A
+// `name` NULL: "tool_use" if there are `tools` and the model has such a template, otherwise "default". A
 // replacement is logged as a warning. SETUN_ERROR_STATE: there is no template.
 setun_status st_choose_template(const st_templates *templates, const st_chat_model *model, const char *name, bool tools,
                                 const st_log *log, st_chosen_template *out, setun_error *err);

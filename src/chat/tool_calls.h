@@ -17,13 +17,13 @@ typedef struct st_calls {
   st_buffer pending; // while `inside`: white space, and from `lead` on the calls; else white space, a partial mark
   size_t lead;
   bool inside, started, over;
-  bool after_call;     // a call has ended, and only white space has followed
-  bool open;           // Harmony: a message to a tool has begun
-  st_buffer name;      // its recipient
-  st_buffer message;   // and its text
-  size_t calls;        // of what is inside: complete calls that were output
-  size_t emitted;      // and bytes output of the next one
-  size_t seen;         // calls found by the current parse
+  bool after_call;   // a call has ended, and only white space has followed
+  bool open;         // Harmony: a message to a tool has begun
+  st_buffer name;    // its recipient
+  st_buffer message; // and its text
+  size_t calls;      // of the pending text: complete calls that were output
+  size_t emitted;    // of the next call: bytes that were output
+  size_t seen;       // calls found by the current parse
   setun_reply_fn fn;
   void *user;
 } st_calls;

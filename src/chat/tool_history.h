@@ -1,6 +1,6 @@
 // Conversations with tools, as OpenAI's API has them, in the form that a template takes: arguments as values rather
-// than as text, ids of the length that the template demands, one call a message where it takes no more, and everything
-// in the messages' own text where it knows nothing of tools.
+// than as text, ids of the length that the template demands, one call per message if it supports no more, and
+// everything in the messages' own text if it does not support tools.
 #ifndef SETUN_CHAT_TOOL_HISTORY_H
 #define SETUN_CHAT_TOOL_HISTORY_H
 
@@ -10,11 +10,11 @@
 typedef struct st_tool_template {
   const st_tool_format *format;
   bool takes_tools;   // it writes the tools
-  bool takes_calls;   // and calls
-  bool takes_results; // and their results
+  bool takes_calls;   // it writes calls
+  bool takes_results; // it writes the results of calls
 } st_tool_template;
 
-// What is to be known of a template.
+// Determines what a template supports.
 void st_tool_template_of(const char *text, size_t length, st_tool_template *t);
 
 // Differences between templates: combinations to try in the order 0 to ST_TOOL_FORMS - 1 until one of them renders.

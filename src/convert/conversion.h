@@ -91,7 +91,7 @@ typedef struct st_item_reader {
   size_t floats_capacity;
   double *wide; // a row, where a rotation is undone
   size_t wide_capacity;
-  void *ordered; // a row, where its columns change places
+  void *ordered; // a row, if its columns are reordered
   size_t ordered_capacity;
 } st_item_reader;
 
@@ -116,7 +116,7 @@ static inline bool st_source_is_ternary(const st_item_source *p) {
 // ---- integers with zero points in directories ---------------------------------------------------------------------
 
 struct st_conversion;
-// Whether an item stays integers, its kind then, and the four tensors of each such item in its place.
+// Whether an item stays integers; makes it such an item; replaces each such item by its four tensors.
 bool st_conversion_is_gptq(const struct st_conversion *p, const st_item *item);
 setun_status st_conversion_decide_gptq(st_item *item, setun_error *err);
 setun_status st_conversion_expand_gptq(struct st_conversion *p, setun_error *err);

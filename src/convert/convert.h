@@ -1,4 +1,4 @@
-// Conversion from any container and layout to any other, exactly: what cannot be done is refused before any output
+// Exact conversion from any container and layout to any other. What cannot be converted is refused before any output
 // exists; then the header is written, then the weights, strip by strip.
 #ifndef SETUN_CONVERT_CONVERT_H
 #define SETUN_CONVERT_CONVERT_H
@@ -8,8 +8,8 @@
 #include "format/gguf_keys.h"
 #include "source/weight.h"
 
-// What loses information on the way: the formats of the layers' matrices, and their rows in them. Names are the
-// target's tensors'.
+// A lossy step of a conversion: chooses formats for the layers' matrices, and encodes their rows. `name` is that of the
+// target's tensor.
 typedef struct st_quantizer {
   void *context;
   const st_format *(*format)(void *context, const char *name, st_shape shape); // NULL: the matrix is kept as it is
@@ -25,7 +25,7 @@ typedef struct st_convert_options {
   bool keep_embedding, keep_head;
   bool stacked; // experts in one 3-D tensor instead of separate tensors
   bool round_scales;
-  bool integers; // in a directory, zpB-G stay integers, as GPTQ's tensors; all alike in bits and groups
+  bool integers; // in a directory, zpB-G stay integers, as GPTQ's tensors; all with the same bits and groups
   bool unrotate; // matrices in a rotated basis become floats in the original one
   const st_log *log;
   setun_progress_fn progress; // may be NULL

@@ -4,7 +4,7 @@
 
 #include "format/directory.h"
 
-// Limits on a file's claims. Real files stay far below them.
+// Limits on what a file may state. Real files stay far below them.
 enum {
   ST_NAME_MOST = 256,                     // bytes of a key or of a tensor's name
   ST_GGUF_HEADER_MOST = 1 << 28,          // bytes before a GGUF file's tensor data

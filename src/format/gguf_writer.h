@@ -5,8 +5,8 @@
 #include "format/gguf_keys.h"
 #include "format/output_tensor.h"
 
-// Alignments of tensors: the default; and that of disk blocks, so that tensors can be mapped and read past the page
-// cache.
+// Alignments of tensors: the default; and that of disk blocks, so that tensors can be mapped and read without the
+// page cache.
 enum { ST_GGUF_USUAL = 32, ST_GGUF_BLOCKS = 4096 };
 
 // Sets the tensors' offsets, in order, to multiples of `alignment`; *data_bytes is the end of the last one's padding.

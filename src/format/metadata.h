@@ -27,7 +27,7 @@ typedef struct st_meta {
   st_meta_type type;
   st_meta_type element; // element type of an array
   bool ignored;         // as requested: st_metadata_find skips it
-  uint64_t count;       // elements element type of an array
+  uint64_t count;       // elements of an array
   union {
     uint64_t u; // U8..U64, BOOL
     int64_t i;  // I8..I64
@@ -67,7 +67,7 @@ setun_status st_metadata_f32(const st_metadata *m, const char *key, float *out, 
 setun_status st_metadata_bool(const st_metadata *m, const char *key, bool *out, setun_error *err);
 setun_status st_metadata_text(const st_metadata *m, const char *key, st_text *out, setun_error *err);
 
-// Element `i` element type of an array of any numeric type, converted; the caller checked type and range of `i`.
+// Element `i` of an array of any numeric type, converted. The caller has checked the type, and the range of `i`.
 double st_meta_number(const st_meta *array, uint64_t i);
 
 // The value as text, arrays and long strings shortened, for `inspect`.

@@ -1,4 +1,4 @@
-// Tensors of an output file, as the containers' writers take them.
+// Tensors of an output file, as the input of the containers' writers.
 #ifndef SETUN_FORMAT_OUTPUT_TENSOR_H
 #define SETUN_FORMAT_OUTPUT_TENSOR_H
 

@@ -4,8 +4,8 @@
 
 #include "jinja/value.h"
 
-// How deep a template may nest its expressions and blocks. Each level takes some 600 bytes of stack while it is parsed
-// (twice that with sanitizers); published templates nest less than 30 deep.
+// How deeply a template may nest its expressions and blocks. Each level takes some 600 bytes of stack while it is
+// parsed (twice that with sanitizers); published templates nest less than 30 deep.
 enum { JINJA_MAX_NESTING = 64 };
 
 // A place in the template, both counted from 1; columns count characters.
@@ -132,8 +132,8 @@ struct st_jinja_compiler {
 bool st_jinja_syntax_error(st_jinja_compiler *c, st_jinja_place place, const char *format, ...) ST_PRINTF(3, 4);
 bool st_jinja_unsupported_syntax(st_jinja_compiler *c, st_jinja_place place, const char *format, ...) ST_PRINTF(3, 4);
 void *st_jinja_compile_allocate(st_jinja_compiler *c, size_t count, size_t size);
-// Room for one more in a list of `n` items of `size` bytes, `first` of them at first: the items, moved or not; NULL on
-// failure.
+// Makes room for one more item in a list of `n` items of `size` bytes, initially for `first` of them. Returns the
+// items, which may have moved; NULL on failure.
 void *st_jinja_compile_room(st_jinja_compiler *c, void *items, size_t n, size_t *capacity, size_t size, size_t first);
 bool st_jinja_add_node(st_jinja_compiler *c, st_jinja_nodes *list, st_jinja_node *node);
 
@@ -221,7 +221,7 @@ typedef enum {
 } st_jinja_tuple_kind;
 st_jinja_node *st_jinja_parse_tuple(st_jinja_parser *p, st_jinja_tuple_kind how, const char *end);
 st_jinja_node *st_jinja_parse_filters(st_jinja_parser *p, st_jinja_node *node, bool inline_start);
-bool st_jinja_nest_parser(st_jinja_parser *p); // one level more; left with p->depth--
+bool st_jinja_nest_parser(st_jinja_parser *p); // one more level, which p->depth-- ends
 bool st_jinja_deepen(st_jinja_parser *p, st_jinja_node *node,
                      const st_jinja_node *child); // node gets at least child's depth + 1
 

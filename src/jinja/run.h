@@ -21,7 +21,7 @@ typedef struct st_jinja_block st_jinja_block; // see exec.c
 struct st_jinja_run {
   st_jinja_arena objects, bytes; // `bytes` holds string data only, so that appending to a string can extend it in place
   uint64_t steps_left;
-  int depth;             // how deep values, expressions and macros are nested just now, at most JINJA_MAX_DEPTH
+  int depth;             // how deeply values, expressions and macros are nested now, at most JINJA_MAX_DEPTH
   st_jinja_block *spare; // records of blocks that have ended
   size_t max_output;
   st_jinja_place place; // of what is being evaluated
@@ -29,7 +29,7 @@ struct st_jinja_run {
   setun_status status; // SETUN_OK until something failed
   setun_error *err;
   st_jinja_dict *context;      // the variables given
-  st_jinja_builder *out;       // where text goes now
+  st_jinja_builder *out;       // receives the rendered text
   st_jinja_value filter_input; // what a filter block captured
   st_template_time now;
 };
@@ -183,7 +183,7 @@ st_jinja_variables *st_jinja_new_variables(st_jinja_run *run, st_jinja_variables
 bool st_jinja_loop_attribute(st_jinja_run *run, struct st_jinja_loop *loop, const st_jinja_string *name,
                              st_jinja_value *out);
 bool st_jinja_loop_length(st_jinja_run *run, struct st_jinja_loop *loop, int64_t *out);
-// One more level of nesting; false when it is too deep. Left with run->depth--.
+// One more level of nesting, which run->depth-- ends. False: too deep.
 bool st_jinja_nest(st_jinja_run *run);
 
 #endif

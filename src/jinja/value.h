@@ -34,7 +34,7 @@ typedef struct {
   size_t begin, end;
 } st_jinja_span;
 
-// Valid UTF-8. Immutable but for `chars`, which a compiled template's strings have set.
+// Valid UTF-8. Immutable except for `chars`, which is set in a compiled template's strings.
 typedef struct {
   const char *data;           // not ended with 0
   size_t length;              // bytes
@@ -61,7 +61,7 @@ typedef struct {
     st_jinja_list *l; // JINJA_LIST, JINJA_TUPLE
     st_jinja_dict *d; // JINJA_DICT, JINJA_NAMESPACE
     st_jinja_iterator *it;
-    st_jinja_object *o; // the kinds from JINJA_RANGE on, but JINJA_ITERATOR
+    st_jinja_object *o; // the kinds from JINJA_RANGE on, except JINJA_ITERATOR
     const char *name;   // of JINJA_UNDEFINED: what was looked up, or NULL
   };
 } st_jinja_value;

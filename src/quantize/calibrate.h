@@ -1,9 +1,9 @@
 // Calibration: a model's layers run on a text, one after the other, and each layer's matrices are quantized for the
-// inputs that they get there, from the layers before it as they were quantized.
+// inputs that they receive from the layers before it, which are quantized already.
 //
-// The model stays in its own format but for the layer at work, of which one matrix at a time is float32. Each finished
-// layer is written to a file beside the target (TARGET.layer-N), so that a run that was interrupted goes on where it
-// was.
+// The model stays in its own format except for one matrix at a time of the current layer, which is float32. Each
+// finished layer is written to a file beside the target (TARGET.layer-N), so that an interrupted run continues from
+// there.
 #ifndef SETUN_QUANTIZE_CALIBRATE_H
 #define SETUN_QUANTIZE_CALIBRATE_H
 
@@ -14,15 +14,15 @@ typedef struct st_calibration {
   const st_recipe *recipe;
   const int32_t *ids; // [n_windows][window] of the text
   uint32_t n_windows, window;
-  st_placement_options placement; // its progress and user are calibration's too
+  st_placement_options placement; // its progress function is also called during calibration
   const char *target;
 } st_calibration;
 
-// The quantized matrices: in memory only which there are.
+// The quantized matrices. Only the list of them is in memory.
 typedef struct st_calibrated st_calibrated;
 
-// `source` is a GGUF file, and must outlive the result. Errors name the matrix; SETUN_ERROR_CANCELED where progress
-// said so.
+// `source` is a GGUF file, and must outlive the result. Errors name the matrix; SETUN_ERROR_CANCELED if the
+// progress function cancels.
 setun_status st_calibrate(const st_directory *source, const st_calibration *options, st_calibrated **calibrated,
                           setun_error *err);
 // Rows of a matrix of the target; *found is false where it was not calibrated.

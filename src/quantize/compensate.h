@@ -1,8 +1,8 @@
-// GPTQ: codes of a matrix's rows, column after column, where what each code misses is taken from the columns that
-// follow, so that the product with the calibration's inputs changes least (Frantar et al., arXiv:2210.17323). The order
-// of the columns is that of their inputs' size, the largest first; scales are chosen before, from the original weights,
-// with the inputs' squares as importances. For 2:4 formats the columns stay in order, and of each four the two go that
-// can be missed best (SparseGPT, arXiv:2301.00774).
+// GPTQ: a matrix's rows are quantized column by column, and the following columns are changed to compensate for the
+// error of each, so that the product with the calibration's inputs changes least (Frantar et al., arXiv:2210.17323).
+// Columns are ordered by the size of their inputs, the largest first; scales are chosen before, from the original
+// weights, with the squares of the inputs as importances. For 2:4 formats the columns stay in order, and of each four
+// the two whose removal changes the product least become zero (SparseGPT, arXiv:2301.00774).
 #ifndef SETUN_QUANTIZE_COMPENSATE_H
 #define SETUN_QUANTIZE_COMPENSATE_H
 
@@ -20,16 +20,16 @@ void st_hessian_free(st_hessian *h);
 // `tokens` inputs [tokens][n].
 void st_hessian_add(st_hessian *h, const st_lapack *lapack, const float *inputs, uint32_t tokens);
 
-// What matrices with one input share.
+// Shared by the matrices with the same input.
 typedef struct st_compensation {
   uint32_t n;
-  uint32_t *order;   // [n] the column that comes first, second, ...
+  uint32_t *order;   // [n] the columns, in the order in which they are quantized
   float *importance; // [n] mean square of each input
   float *factor;     // [n][n] the upper Cholesky factor of the inverse, columns in that order
 } st_compensation;
 
-// `ordered`: columns by the size of their inputs. Errors: a sum that is no finite number; an inverse that does not
-// exist. Frees nothing of `h`. Freed with st_compensation_free, also after a failure.
+// `ordered`: columns by the size of their inputs. Errors: a sum that is not finite; an inverse that does not
+// exist. `h` is unchanged. Freed with st_compensation_free, also after a failure.
 setun_status st_compensation_new(const st_hessian *h, const st_lapack *lapack, bool ordered, st_compensation *c,
                                  setun_error *err);
 void st_compensation_free(st_compensation *c);
@@ -37,7 +37,7 @@ void st_compensation_free(st_compensation *c);
 // Whether codes of a format are compensated with the columns in the order of their inputs.
 bool st_is_ordered(const st_format *format);
 
-// Codes one row of a zpB-G: integers from 0 to `most` by the scales and zero points of its groups.
+// Quantizes one row of a zpB-G: integers from 0 to `most` by the scales and zero points of its groups.
 typedef struct st_group_scales {
   const float *d;  // [n / group]
   const int *zero; // [n / group]

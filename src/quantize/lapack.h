@@ -1,5 +1,5 @@
-// The three functions of BLAS and LAPACK that calibration needs, from the system's library, which is loaded when they
-// are first needed and not when the program starts: it takes tens of megabytes and starts threads.
+// The three functions of BLAS and LAPACK that calibration needs. The system's library is loaded when they are first
+// needed, not when the program starts: it takes tens of megabytes and starts threads.
 #ifndef SETUN_QUANTIZE_LAPACK_H
 #define SETUN_QUANTIZE_LAPACK_H
 
@@ -13,7 +13,8 @@ typedef struct st_lapack {
   void (*spotri)(const char *uplo, const int *n, float *a, const int *lda, int *info);
 } st_lapack;
 
-// Fails where the system has no such library, with the names that were looked for. It stays loaded, with its threads.
+// Fails if the system has no such library; the message lists the names that were tried. It stays loaded, with its
+// threads.
 setun_status st_lapack_load(st_lapack *lapack, setun_error *err);
 
 #endif

@@ -1,12 +1,12 @@
-// What loses information: formats of fewer bits for the layers' matrices, chosen by a recipe, each weight rounded to
-// the nearest code, with the scales that minimize the squared error.
+// Lossy quantization: formats of fewer bits for the layers' matrices, chosen by a recipe. Each weight is rounded to the
+// nearest code, with the scales that minimize the squared error.
 #ifndef SETUN_QUANTIZE_QUANTIZE_H
 #define SETUN_QUANTIZE_QUANTIZE_H
 
 #include "base/pool.h"
 #include "convert/convert.h"
 
-// Names of tensors in the target, with * and ?, and what becomes of those; the first that matches counts.
+// A pattern, with * and ?, for names of tensors in the target, and their format. The first line that matches is used.
 typedef struct st_recipe_line {
   char *pattern;
   const st_format *format; // NULL: they are kept
@@ -18,7 +18,7 @@ typedef struct st_recipe {
   size_t n, capacity;
 } st_recipe;
 
-// A format that matrices are quantized to; NULL: no such one has that name.
+// The format of that name, if matrices can be quantized to it; otherwise NULL.
 const st_format *st_scheme_by_name(const char *name);
 bool st_format_is_scheme(const st_format *format);
 
@@ -30,14 +30,14 @@ void st_recipe_free(st_recipe *recipe);
 // A matrix's format by its name; NULL: it is kept.
 const st_format *st_recipe_format(const st_recipe *recipe, const char *name);
 
-// A recipe at work: rows are shared by the threads of a pool.
+// The state of a quantization by a recipe. The threads of the pool share the rows.
 typedef struct st_rounding {
-  const st_recipe *recipe;                // must outlive it, like the next one
-  const struct st_calibrated *calibrated; // NULL: nothing is
+  const st_recipe *recipe;                // must outlive the rounding, like `calibrated`
+  const struct st_calibrated *calibrated; // NULL: no matrix is
   st_pool *pool;
 } st_rounding;
 
-// Rounds each weight to the nearest code, but for matrices that were calibrated, whose codes are there.
+// Rounds each weight to the nearest code, except in calibrated matrices, whose codes are used.
 st_quantizer st_rounding_quantizer(st_rounding *rounding);
 
 #endif

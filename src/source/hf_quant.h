@@ -1,5 +1,4 @@
-// The quantization in a Hugging Face config. For src/source, and for src/convert, which
-// writes such configs.
+// The quantization in a Hugging Face config. For src/source, and for src/convert, which writes such configs.
 #ifndef SETUN_SOURCE_HF_QUANT_H
 #define SETUN_SOURCE_HF_QUANT_H
 
@@ -21,24 +20,24 @@ typedef struct st_hf_quant {
   bool scale_multiplies; // linear_class autobitlinear
   const st_json *exempt; // modules_to_not_convert; NULL: none
   const st_json *mlx;    // ST_HF_MLX: the object, with members for single modules
-  // GPTQ and compressed-tensors; 0: not said, or not the same for all modules
+  // GPTQ and compressed-tensors; 0: not specified, or not the same for all modules
   uint32_t bits, group;
   int version;     // of GPTQ's zero points: 1 or 2
   bool asymmetric; // zero points differ
   bool dynamic;    // modules may have other bits
 } st_hf_quant;
 
-// Reads quantization_config (also within text_config), or 1bitLLM's weight_bits and input_bits, or MLX's
-// quantization. Other methods than
-// bitnet, gptq, compressed-tensors and those of formats (st_hf_blocks) are refused by their names, and so are members
-// that would change the numbers and are not supported.
+// Reads quantization_config (also within text_config), or 1bitLLM's weight_bits and input_bits, or MLX's quantization.
+// Methods other than bitnet, gptq, compressed-tensors and those of formats (st_hf_blocks) are refused by name, and so
+// are members that would change the numbers and are not supported.
 setun_status st_hf_quant_read(const st_json *config, st_hf_quant *quant, setun_error *err);
 
-// As quant_method has it.
+// The value of quant_method.
 const char *st_hf_method_name(st_hf_method method);
 
-// How a module's weights are packed in an MLX directory: words of so many bits a code, and columns that share a scale.
-// In mode affine, or as blocks of a format. An error where `quantization` says that the module is not quantized.
+// How a module's weights are packed in an MLX directory: in mode affine, the bits of a code and the number of columns
+// that share a scale; otherwise as blocks of a format. An error if `quantization` says that the module is not
+// quantized.
 typedef struct st_mlx_module {
   uint32_t bits, group;
   const st_format *blocks; // NULL: mode affine

@@ -1,5 +1,5 @@
-// Weights whose rows are not stored as their format has them, and are assembled first: every second row of a tensor,
-// MXFP4 in two tensors, MLX's groups in three, and what packed.h reads. Private to src/source.
+// Weights whose rows are not stored in the layout of their format and are assembled first: every second row of a
+// tensor, MXFP4 in two tensors, MLX's groups in three, and the weights of packed.h. Private to src/source.
 #ifndef SETUN_SOURCE_SCATTERED_H
 #define SETUN_SOURCE_SCATTERED_H
 

@@ -1,8 +1,8 @@
 // A ring of buffers that reads ahead a file's units (such as the weights of a layer), in cyclic order, while the caller
 // computes: 0, 1, ..., n - 1, 0, 1, ... The last units may be a tail, which a pass skips or reads several times.
-// Exactly `slots` units are in memory; nothing is mapped and the page cache is not
-// changed. Reads bypass the page cache (O_DIRECT), with io_uring on the caller's own thread or with pread on two more
-// threads; what the system refuses is replaced by the next best, with a notice in the log.
+// Exactly `slots` units are in memory; nothing is mapped and the page cache is not changed. Reads bypass the page cache
+// (O_DIRECT), with io_uring on the caller's own thread or with pread on two more threads; a method that the system
+// refuses is replaced by the next best one, with a notice in the log.
 //
 // A stream on demand has no order: the caller says which unit is read into which slot, and when.
 // One thread at a time may call into a stream; any thread may ask for its statistics meanwhile.
@@ -30,7 +30,7 @@ typedef enum st_stream_step {
   ST_STREAM_OPEN_DIRECT,
   ST_STREAM_URING,    // making the ring
   ST_STREAM_REGISTER, // its buffers
-  ST_STREAM_ENTER     // each entry into the kernel: EAGAIN and EBUSY are tried again, 2000 times in turn
+  ST_STREAM_ENTER     // each entry into the kernel: after EAGAIN and EBUSY it is repeated, up to 2000 times in a row
 } st_stream_step;
 
 // Fault injection for tests. Both functions may be called on any thread of the stream, concurrently; either may be
@@ -54,7 +54,7 @@ typedef struct st_stream_options {
 
 typedef struct st_stream_stats {
   uint64_t bytes, reads; // read so far; bytes include padding around the ranges for alignment
-  double busy_s;         // time with a read in flight; with io_uring its end is noticed only in take and poll
+  double busy_s;         // time with a read in flight; with io_uring its end is noticed only in acquire, wait and poll
   double waited_s;       // time that st_stream_acquire waited
   const char *how;       // such as "io_uring, O_DIRECT"
 } st_stream_stats;
@@ -95,10 +95,10 @@ bool st_stream_arrived(st_stream *s, size_t slot);
 // Waits until the slot's unit is whole. `ranges` as from st_stream_acquire, valid until the slot's next
 // st_stream_fetch. On failure, as of st_stream_acquire, the slot holds nothing.
 setun_status st_stream_wait(st_stream *s, size_t slot, const uint8_t **ranges, setun_error *err);
-// What is being read into the slot is not wanted any more: waits for reads that were begun, and forgets the others.
+// Cancels the reads into the slot: waits for those that have begun, and drops the others.
 void st_stream_discard(st_stream *s, size_t slot);
 
-// Looks whether reads have ended, without waiting: makes busy_s more exact, and on demand begins those that follow.
+// Checks whether reads have ended, without waiting: makes busy_s more exact and, on demand, begins the next reads.
 void st_stream_poll(st_stream *s);
 
 st_stream_stats st_stream_get_stats(const st_stream *s);

@@ -11,7 +11,7 @@ typedef struct st_part {
   uint64_t first, step, of;
 } st_part;
 
-// Integers, or kept values, in tensors of their own: see source/packed.h.
+// Integers, or the nonzero values of a sparse matrix, in tensors of their own: see source/packed.h.
 typedef enum st_packing {
   ST_PACKING_NONE,
   ST_PACKING_GPTQ,      // data [columns * bits / 32, rows], scales and zeros [groups, rows]
@@ -23,11 +23,11 @@ typedef enum st_packing {
 typedef struct st_packed {
   st_packing kind;
   uint8_t bits;
-  bool stream;      // values cross words; otherwise a word has 32 / bits
+  bool stream;      // values may cross words; otherwise a word has 32 / bits of them
   bool ordered;     // columns are in the order of their groups, see st_row_reader.order
-  uint64_t group;   // columns that share a scale; 0: as g_idx says
+  uint64_t group;   // columns that share a scale; 0: specified by g_idx
   uint64_t groups;  // of a row
-  bool carries;     // of what is added to three words of 3 bits each something may go into the next
+  bool carries;     // 3 bits: the addition of `plus` may carry from one of three words into the next
   uint32_t plus[3]; // GPTQ: added to the words of zeros, in turn (version 1 stores them less 1)
   const st_tensor *scales, *zeros, *g_idx, *marks, *shape; // NULL: none
 } st_packed;
@@ -44,9 +44,10 @@ typedef struct st_weight {
   // MXFP4 as in gpt-oss checkpoints: `data` holds 16 bytes per block, this tensor the blocks' scale bytes; NULL: other
   // weights
   const st_tensor *block_scales;
-  // MLX's groups: `data` holds words of codes, block_scales and this tensor the groups' scales and minimums; NULL: no
+  // MLX's groups: `data` holds words of codes, block_scales and this tensor the groups' scales and minimums; NULL:
+  // other weights
   const st_tensor *block_minimums;
-  st_packed packed;       // kind 0: it is not
+  st_packed packed;       // kind ST_PACKING_NONE: it is not packed
   const st_tensor *scale; // ST_SCALE_OUTER, or a separate scale (`NAME.scale`, `weight_scale`); NULL: none
   uint64_t first_scale;   // this weight's first element of `scale` (an expert of a stack), otherwise 0
   uint64_t n_scales;      // this weight's elements of `scale`: 1 or shape.rows; 0: none
@@ -114,10 +115,10 @@ typedef struct st_row_reader {
   size_t capacity;
   void *raw; // scratch for weights whose rows are assembled
   size_t raw_capacity;
-  uint32_t *groups; // of packed weights whose groups only g_idx tells: that of each column
-  uint32_t *order;  // of packed weights whose columns are in the order of their groups: [columns], which one is where
-  float *row;       // scratch of these, one row
-  int8_t *trits;    // scratch for st_read_floats
+  uint32_t *groups; // packed weights whose groups only g_idx specifies: the group of each column
+  uint32_t *order; // packed weights whose columns are in the order of their groups: [columns], the column at each place
+  float *row;      // scratch for these, one row
+  int8_t *trits;   // scratch for st_read_floats
   float *block_scales;
   size_t trit_capacity, block_capacity;
 } st_row_reader;

@@ -10,7 +10,7 @@ typedef struct st_vocabulary_export {
   st_text *tokens, *merges;
   float *scores;
   int32_t *types;
-  char *storage; // texts that the tokenizer does not have
+  char *storage; // texts that are not in the tokenizer
 } st_vocabulary_export;
 
 void st_vocabulary_export_free(st_vocabulary_export *e);

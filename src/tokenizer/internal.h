@@ -9,9 +9,9 @@
 #include <pcre2.h>
 
 enum {
-  ST_MAX_STEPS = 32,             // normalization steps, pre-tokenization stages, decoder steps: of each at most
-  ST_MAX_TOKENS = 1 << 24,       // ids run below this
-  ST_MAX_MERGES = 1 << 25,       // ranks too
+  ST_MAX_STEPS = 32,             // normalization steps, pre-tokenization stages, decoder steps: the most of each
+  ST_MAX_TOKENS = 1 << 24,       // ids are below this
+  ST_MAX_MERGES = 1 << 25,       // ranks are below this
   ST_MAX_TOKEN_LENGTH = 1 << 20, // bytes of one token's text
   ST_MAX_PATTERN = 1 << 16       // bytes of one regular expression
 };
@@ -36,7 +36,7 @@ char *st_arena_copy(st_arena *a, const char *bytes, size_t length);
 // ---- trie.c: byte strings to ids, walked byte by byte ----
 
 typedef struct st_trie st_trie;
-st_trie *st_trie_new(size_t total_bytes); // room for strings of so many bytes altogether
+st_trie *st_trie_new(size_t total_bytes); // room for strings of that many bytes in total
 void st_trie_free(st_trie *t);
 bool st_trie_add(st_trie *t, const char *key, size_t length, int32_t id); // a later id replaces an earlier one
 // From `node` (0: the root) along `byte`: the next node, or 0.
@@ -74,9 +74,10 @@ typedef struct st_charsmap {
   st_bytes replacements; // texts that each end with a 0 byte
 } st_charsmap;
 
-// Copies the map into the tokenizer's arena; every entry that a text can lead to is checked.
+// Copies the map into the tokenizer's arena, and checks every entry that a text can reach.
 setun_status st_charsmap_read(st_tokenizer *t, const char *bytes, size_t length, st_charsmap *map, setun_error *err);
-// The longest entry that begins the text, or the shortest: its replacement and how many bytes it covers; false: none.
+// The longest (or the shortest) entry that the text begins with: its replacement, and how many bytes it covers. False:
+// there is none.
 bool st_charsmap_find(const st_charsmap *map, bool longest, const char *text, size_t n, size_t *covered, st_bytes *to);
 
 // ---- normalize.c ----
@@ -88,10 +89,10 @@ typedef enum st_normalize_kind {
   ST_NORMALIZE_NFKD,
   ST_NORMALIZE_LOWERCASE,
   ST_NORMALIZE_STRIP,        // white space at the ends; `left`, `right`
-  ST_NORMALIZE_PREPEND,      // `text`, unless there is nothing
+  ST_NORMALIZE_PREPEND,      // `text`, unless the text is empty
   ST_NORMALIZE_REPLACE,      // `from` or `regex` by `text`
   ST_NORMALIZE_PRECOMPILED,  // `map`, a grapheme cluster at a time
-  ST_NORMALIZE_SENTENCEPIECE // charsmap, white space and dummy prefix as SentencePiece has them
+  ST_NORMALIZE_SENTENCEPIECE // charsmap, white space and dummy prefix as in SentencePiece
 } st_normalize_kind;
 
 typedef struct st_normalize_step {
@@ -146,15 +147,15 @@ typedef struct st_stage {
 // Adds stages to a tokenizer.
 setun_status st_stage_add_split(st_tokenizer *t, const char *pattern, st_split_behavior behavior, bool invert,
                                 setun_error *err);
-// The same with a compiled expression, which it takes, also on failure. `pattern`, its text, is kept for exporting the
-// tokenizer; NULL: it was made from plain text.
+// The same with a compiled expression, which it becomes the owner of, also on failure. `pattern`, its text, is kept for
+// exporting the tokenizer; NULL: it was made from plain text.
 setun_status st_stage_add_regex(st_tokenizer *t, st_regex *regex, const char *pattern, st_split_behavior behavior,
                                 bool invert, setun_error *err);
 st_stage *st_stage_add(st_tokenizer *t, st_stage_kind kind, setun_error *err); // NULL: too many
-// Cuts a piece into words and gives each to the model. `first`: the piece begins the text.
+// Splits a piece into words and passes each to the model. `first`: the piece begins the text.
 setun_status st_pretokenize(st_encoder *e, const char *text, size_t length, bool first);
 
-void st_pretokenize_prepare(st_tokenizer *t); // once all stages are there
+void st_pretokenize_prepare(st_tokenizer *t); // after all stages have been added
 
 // ---- patterns.c ----
 
@@ -168,7 +169,7 @@ typedef enum st_alphabet {
 // A row of the table of published pre-tokenizers.
 typedef struct st_pretokenizer {
   const char *name;
-  const char *patterns[8]; // applied one after the other to the pieces that the one before left
+  const char *patterns[8]; // applied one after the other, each to the pieces of the one before
   bool ignore_merges, add_bos;
   st_alphabet alphabet;
 } st_pretokenizer;
@@ -209,8 +210,8 @@ typedef struct st_added {
 // The next added token at or after `from`: false when there is none.
 bool st_added_next(const st_added *a, const char *text, size_t length, size_t from, size_t *start, size_t *end,
                    int32_t *id);
-// The same where control tokens count only outside of the guarded parts, which are in rising order: `all` has them,
-// `plain` has only the tokens that are found in any text.
+// The same, but control tokens are found only outside the guarded parts, which are in ascending order. `all` has the
+// control tokens, too; `plain` has only the tokens that are found in any text.
 bool st_added_next_guarded(const st_added *all, const st_added *plain, const char *text, size_t length, size_t from,
                            const setun_span *guards, size_t n, size_t *start, size_t *end, int32_t *id);
 
@@ -302,9 +303,9 @@ setun_status st_tokenizer_new(uint32_t size, st_tokenizer **t, setun_error *err)
 setun_status st_tokenizer_set(st_tokenizer *t, uint32_t id, const char *text, size_t length, st_token_type type,
                               setun_error *err);
 setun_status st_tokenizer_index(st_tokenizer *t, setun_error *err); // text to id; a text that occurs twice is an error
-// The id of a token that the model may make of plain text; -1: none.
+// The id of the token with this text that the model may produce from plain text; -1: none.
 int32_t st_tokenizer_plain(const st_tokenizer *t, const char *text, size_t length);
-// Everything that follows from the parts: byte ids, pieces, added tokens, ends. Called last.
+// Computes everything that is derived from the parts: byte ids, pieces, added tokens, ends. Called last.
 setun_status st_tokenizer_finish(st_tokenizer *t, setun_error *err);
 setun_status st_tokenizer_build_pieces(st_tokenizer *t, uint32_t from, setun_error *err); // decode.c: ids `from` on
 setun_status st_tokenizer_build_added(st_tokenizer *t, setun_error *err);                 // special.c: anew
@@ -328,8 +329,8 @@ typedef struct st_merge_row {
 
 enum { ST_MERGE_ROWS = 16 };
 
-// Adds ST_MERGE_ROWS merges at most; tokens that the vocabulary lacks are an error. Repeated, the first holds unless
-// `replace`.
+// Adds at most ST_MERGE_ROWS merges; tokens that the vocabulary lacks are an error. Of repeated merges the first one is
+// used, with `replace` the last.
 setun_status st_merges_add(st_tokenizer *t, const st_merge_row *rows, size_t n, bool replace, setun_error *err);
 setun_status st_merges_pair_bytes(st_tokenizer *t, setun_error *err); // makes the table of the merges of bytes
 setun_status st_bpe_prepare(st_tokenizer *t, setun_error *err);
@@ -387,7 +388,7 @@ typedef struct st_bpe_queue {
   size_t group_mask, n_groups;
   st_bpe_queue_node *nodes;
   size_t nodes_capacity, n_nodes;
-  st_bpe_heap ranks;  // of the groups that wait, each at position 0
+  st_bpe_heap ranks;  // of the waiting groups, each at position 0
   st_bpe_heap urgent; // new items with a rank no worse than the current one's
   uint32_t *order;    // for sorting a group
   size_t order_capacity;
@@ -439,7 +440,7 @@ enum {
   ST_CACHE_STAGE = 2 // before stage 0 of pre-tokenization; before the others, higher numbers
 };
 
-setun_status st_cache_make(st_encoder *e, size_t length); // for a text of so many bytes; its size has a bound
+setun_status st_cache_make(st_encoder *e, size_t length); // for a text of that many bytes; its size is bounded
 // The slot that holds the text (*found), or the free slot for it; valid until the next st_cache_find or _keep.
 st_cached *st_cache_find(st_encoder *e, const char *text, size_t length, unsigned kind, bool *found);
 setun_status st_cache_emit(st_encoder *e, const st_cached *c);
@@ -447,6 +448,6 @@ setun_status st_cache_emit(st_encoder *e, const st_cached *c);
 setun_status st_cache_keep(st_encoder *e, st_cached *slot, const char *text, size_t length, unsigned kind, size_t ids);
 
 setun_status st_encoder_emit(st_encoder *e, int32_t id);
-void st_encoder_free(st_encoder *e); // its buffers, not itself
+void st_encoder_free(st_encoder *e); // frees its buffers, not the struct
 
 #endif

@@ -43,7 +43,7 @@ typedef struct st_vocabulary {
   const float *scores;  // n of them, or NULL
   const int32_t *types; // n of them, or NULL: all normal
   size_t n_merges;
-  const st_text *merges; // "left right"; NULL: the key is absent, which BPE does not allow. There may be none in it
+  const st_text *merges; // "left right"; may be empty. NULL: the key is absent, which BPE does not allow
   const char *charsmap;  // `precompiled_charsmap` (t5 only), or NULL
   size_t charsmap_length;
   int64_t bos, eos, unk, eot, eom; // ids; -1: the key is absent; ST_ID_NONE: the key says that there is none
@@ -114,16 +114,16 @@ void st_token_list_free(st_token_list *list);
 bool st_token_list_append(st_token_list *list, int32_t id); // false: out of memory
 
 // Appends the text's ids to `out`; neither BOS nor EOS is added. With `special`, control tokens are recognized by their
-// text; without, they remain plain text. The text must be UTF-8. On failure `out` is as it was.
+// text; without, they remain plain text. The text must be UTF-8. On failure `out` is unchanged.
 setun_status st_tokenizer_encode(const st_tokenizer *t, const char *text, size_t length, bool special,
                                  st_token_list *out, setun_error *err);
 
-// The same with control tokens recognized, but only where none of their bytes lies in one of the `n` guarded parts of
-// the text, which are in rising order: for example users' text inside a template's. Otherwise the parts change nothing:
-// words may span their edges.
+// The same with control tokens recognized, but only if none of their bytes is in one of the `n` guarded parts of the
+// text, which are in ascending order: for example users' text within a template's. Apart from that, the parts change
+// nothing: words may cross their boundaries.
 setun_status st_tokenizer_encode_guarded(const st_tokenizer *t, const char *text, size_t length,
                                          const setun_span *guards, size_t n, st_token_list *out, setun_error *err);
-// Bytes of the list of a text's ids at most: one for each byte of it.
+// The most bytes of the list of a text's ids: at most one id for each byte of the text.
 static inline uint64_t st_tokenizer_memory(size_t length) {
   return (uint64_t)length * sizeof(int32_t);
 }
@@ -137,7 +137,7 @@ typedef struct st_decoder st_decoder;
 // what a tokenizer strips from a text's beginning (a SentencePiece vocabulary's leading space) is kept.
 setun_status st_decoder_new(const st_tokenizer *t, bool special, bool continues, st_decoder **d, setun_error *err);
 void st_decoder_free(st_decoder *d); // NULL is fine
-// *text (*length bytes, ended with a 0 byte beyond them) is what is complete now, valid until the decoder's next call.
+// *text is the text that is now complete (*length bytes, followed by a 0 byte), valid until the decoder's next call.
 setun_status st_decoder_push(st_decoder *d, int32_t id, const char **text, size_t *length, setun_error *err);
 // Returns the rest and resets the decoder, to the beginning of a text unless it was made to continue one.
 setun_status st_decoder_finish(st_decoder *d, const char **text, size_t *length, setun_error *err);
