@@ -1,6 +1,8 @@
 // Choices: drawing tokens and turning them into text.
 #include "calls.h"
 
+#include "compiler.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -307,6 +309,17 @@ static bool take_forced(choice *c, problem *p) {
   return true;
 }
 
+// Constraints grow as texts are matched, and all share one limit.
+static bool check_constraints(const choice *c, problem *p) {
+  const server *s = c->job->server;
+  if (!c->job->constraint || c->end || compiler_has_room(s->compiler)) return true;
+  fail(p, MHD_HTTP_SERVICE_UNAVAILABLE, "unavailable_error", NULL,
+       "the constraints of the running answers need more memory than --constraint-memory allows: %llu bytes",
+       (unsigned long long)s->options.constraint_memory);
+  p->retry_after = 1;
+  return false;
+}
+
 bool choice_draw(choice *c, const float *logits, problem *p) {
   setun_token id = 0;
   if (!c->n_ids) c->prompted = now_seconds();
@@ -315,7 +328,7 @@ bool choice_draw(choice *c, const float *logits, problem *p) {
     c->end = END_LENGTH;
     return true;
   }
-  return draw(c, logits, &id, p) && take_token(c, id, p) && take_forced(c, p);
+  return draw(c, logits, &id, p) && take_token(c, id, p) && take_forced(c, p) && check_constraints(c, p);
 }
 
 void choice_finish(choice *c) {

@@ -118,6 +118,16 @@ void compiler_release(compiler *c, compiled *one) {
   pthread_mutex_unlock(&c->lock);
 }
 
+bool compiler_has_room(compiler *c) {
+  const uint64_t limit = c->front->options.constraint_memory;
+  compiled *dropped = NULL;
+  pthread_mutex_lock(&c->lock);
+  bool room = make_room(c, atomic_load(&c->busy) ? limit - limit / 2 : limit, SIZE_MAX, &dropped);
+  pthread_mutex_unlock(&c->lock);
+  free_all(dropped);
+  return room;
+}
+
 void compiler_forget(compiler *c, const server *s) {
   compiled *dropped = NULL;
   pthread_mutex_lock(&c->lock);

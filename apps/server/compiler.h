@@ -11,6 +11,8 @@ compiler *compiler_new(const server *front); // NULL: out of memory, or no threa
 void compiler_submit(compiler *c, job *j);
 // A job's constraint is no longer used.
 void compiler_release(compiler *c, compiled *one);
+// False: the constraints that jobs use have grown beyond the limit. Others are freed first.
+bool compiler_has_room(compiler *c);
 // Frees the constraints of a model, which none of its jobs use any more.
 void compiler_forget(compiler *c, const server *s);
 // Answers waiting jobs with 503, and ends the thread.

@@ -291,6 +291,7 @@ static int run(const command *self, int argc, char **argv) {
     o.constraint_memory = share && share < most ? share : most;
   }
   m.constraints = o.compute.beside = o.constraint_memory;
+  if (o.verbose) note("memory plan: %llu bytes for constraints", (unsigned long long)o.constraint_memory);
   m.context = context_of(&o);
   o.compute.context = &m.context;
   server_model one = {.name = o.names.count ? o.names.items[0]

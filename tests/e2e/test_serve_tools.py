@@ -348,6 +348,25 @@ class CompilerTest(ToolCase):
         self.assertEqual(self.ask({"type": "boolean"}).status, 200)
 
 
+class SharedMemoryTest(ToolCase):
+    """Constraints that grow while their texts are matched share one limit."""
+    options = ("--parallel", "4", "--constraint-memory", "1M")
+
+    def test_running_answers_share_the_limit(self):
+        grammar, replies = 'root ::= x | x "Q"\nx ::= y | x y\ny ::= [^Q] | [^Q] y [^xQ]', []
+        threads = [threading.Thread(target=lambda q=q: replies.append(self.server.post("/completion", {
+            "prompt": "Once upon a time", "n_predict": 200, "temperature": 0, "grammar": grammar.replace("Q", q)}))) for q in "BCDE"]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        for r in replies:  # which of the two limits is reached first depends on how many run at a time
+            self.assertIn(r.status, (400, 503), r.body)
+            self.assertIn("--constraint-memory allows: 1048576 bytes" if r.status == 503 else "memory", r.error["message"])
+        self.assertEqual(len(replies), 4)
+        self.assertEqual(self.server.post("/completion", {"prompt": "a", "n_predict": 4, "grammar": 'root ::= "a"'}).status, 200)
+
+
 class DescribedTest(ToolCase):
     """A template without tools."""
     template = "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
