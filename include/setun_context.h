@@ -22,7 +22,8 @@ typedef enum setun_pooling {
   SETUN_POOLING_MODEL, /* as in the model's files; otherwise LAST, or MEAN if it is bidirectional */
   SETUN_POOLING_MEAN,  /* the mean of all tokens' */
   SETUN_POOLING_CLS,   /* the first token's */
-  SETUN_POOLING_LAST   /* the last token's */
+  SETUN_POOLING_LAST,  /* the last token's */
+  SETUN_POOLING_NONE   /* not pooled: an embedding for each token */
 } setun_pooling;
 
 typedef struct setun_context_params {

@@ -16,7 +16,7 @@ extern "C" {
  * Any model makes embeddings; good ones come from models trained for it. A text's embedding is bit-identical alone and
  * among others. */
 
-/* "mean", "cls", "last"; NULL for other values. */
+/* "mean", "cls", "last", "none"; NULL for other values. */
 SETUN_API const char *setun_pooling_name(setun_pooling pooling);
 
 typedef struct setun_embedding_info {
@@ -59,17 +59,18 @@ typedef struct setun_embedding_input {
   size_t n; /* at least 1 */
 } setun_embedding_input;
 
-/* The embeddings of `n` texts: writes [n, n_dimensions] floats. The context must have been created with a pooling. As
- * many texts as fit are computed together, in temporary sequences; existing sequences are not affected.
- * SETUN_ERROR_LIMIT, before anything is computed, if a text has more tokens than the context or the model allows or,
- * with `bidirectional`, than a pass; the message names the text and the limit. `params` may be NULL. */
+/* The embeddings of `n` texts: writes [n, n_dimensions] floats, or with SETUN_POOLING_NONE [tokens, n_dimensions], text
+ * after text. The context must have been created with a pooling. As many texts as fit are computed together, in
+ * temporary sequences; existing sequences are not affected. SETUN_ERROR_LIMIT, before anything is computed, if a text
+ * has more tokens than the context or the model allows or, with `bidirectional`, than a pass; the message names the
+ * text and the limit. `params` may be NULL. */
 SETUN_API setun_status setun_context_embed(setun_context *context, const setun_embedding_input *texts, size_t n,
                                            const setun_embedding_params *params, float *embeddings, setun_error *error);
 
 /* The same step by step: the embedding of a sequence whose tokens were all evaluated with SETUN_LOGITS_POOL, in one or
  * several calls (for a bidirectional model in one call, into an empty sequence). With SETUN_POOLING_CLS only the first
- * token, with SETUN_POOLING_LAST only the last one must have been. Writes n_dimensions floats. SETUN_ERROR_STATE if
- * other tokens were pooled. */
+ * token, with SETUN_POOLING_LAST only the last one must have been. Writes n_dimensions floats, with SETUN_POOLING_NONE
+ * for each of the sequence's tokens. SETUN_ERROR_STATE if other tokens were pooled. */
 SETUN_API setun_status setun_context_get_embedding(setun_context *context, int sequence,
                                                    const setun_embedding_params *params, float *embedding,
                                                    setun_error *error);

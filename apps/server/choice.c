@@ -80,7 +80,7 @@ static bool add_first_entry(choice *c, problem *p) {
 bool choice_embed(choice *c, setun_context *context, problem *p) {
   setun_error error;
   uint32_t n = c->job->embedding.params.n_dimensions;
-  c->vector = calloc(n ? n : c->job->server->embeddings.n_dimensions, sizeof *c->vector);
+  c->vector = calloc(embedding_vectors(c) * (n ? n : c->job->server->embeddings.n_dimensions), sizeof *c->vector);
   if (!c->vector) return fail_memory(p);
   setun_status s = setun_context_get_embedding(context, c->sequence, &c->job->embedding.params, c->vector, &error);
   if (s != SETUN_OK) return fail_with(p, NULL, &error);

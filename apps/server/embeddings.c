@@ -16,7 +16,10 @@ static const field embedding_only[] = {
 static const field llama_only[] = {
     {"content", FIELD_OTHER, 0, 1, 0, "a text or token ids, or several of these; also as input", SCHEMA("Inputs")},
     {"embd_normalize", FIELD_OTHER, 0, 0, 0,
-     "2: vectors are scaled to length 1 (default); -1: they are left as they are", "{\"enum\":[2,-1]}"},
+     "2: vectors are scaled to length 1 (default, unless the server runs with --pooling none); -1: they are left as "
+     "they "
+     "are",
+     "{\"enum\":[2,-1]}"},
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 const field *const embedding_tables[] = {embedding_only, NULL};
@@ -44,14 +47,23 @@ static st_json base64_value(st_json *root, const float *x, uint32_t n) {
   return value;
 }
 
-static st_json vector_value(st_json *root, const choice *c) {
+size_t embedding_vectors(const choice *c) {
+  return c->job->server->pooling == SETUN_POOLING_NONE ? c->job->prompts[c->prompt].n : 1;
+}
+
+static st_json vector_value(st_json *root, const embedding_request *e, const float *x, uint32_t n) {
+  st_json list = st_json_make_array();
+  if (e->base64) return base64_value(root, x, n);
+  for (uint32_t i = 0; i < n; i++) push(root, &list, real_value(root, (double)x[i]));
+  return list;
+}
+
+static st_json vectors_value(st_json *root, const choice *c) {
   const embedding_request *e = &c->job->embedding;
   uint32_t n = e->params.n_dimensions ? e->params.n_dimensions : c->job->server->embeddings.n_dimensions;
-  st_json list = st_json_make_array(), nested = st_json_make_array();
-  if (e->base64) return base64_value(root, c->vector, n);
-  for (uint32_t i = 0; i < n; i++) push(root, &list, real_value(root, (double)c->vector[i]));
-  if (!e->nested) return list;
-  push(root, &nested, list);
+  st_json nested = st_json_make_array();
+  if (!e->nested) return vector_value(root, e, c->vector, n);
+  for (size_t i = 0; i < embedding_vectors(c); i++) push(root, &nested, vector_value(root, e, c->vector + i * n, n));
   return nested;
 }
 
@@ -61,7 +73,7 @@ static st_json data_value(st_json *root, const job *j) {
     st_json one = st_json_make_object();
     if (!j->embedding.nested) put_text(root, &one, "object", "embedding");
     put_integer(root, &one, "index", (int64_t)i);
-    put(root, &one, "embedding", root ? vector_value(root, &j->choices[i]) : st_json_make_null());
+    put(root, &one, "embedding", root ? vectors_value(root, &j->choices[i]) : st_json_make_null());
     push(root, &data, one);
   }
   return data;
@@ -80,7 +92,7 @@ static void finish(job *j) {
   reply_json(j->x, root);
 }
 
-// llama.cpp's form: a bare list, with each vector in its own list.
+// llama.cpp's form: a bare list, with the vectors of each text in a list.
 static void finish_llama(job *j) {
   st_json *root = st_json_new();
   st_json data = data_value(root, j);
@@ -124,7 +136,7 @@ static bool read_normalize(job *j, const st_json *body, problem *p) {
   double x = st_json_number(v);
   if (v && (!st_json_is_number(v) || (x != length && x != none)))
     return invalid(p, "embd_normalize", "embd_normalize: expected 2 or -1, found another value");
-  j->embedding.params.raw = v && x == none;
+  j->embedding.params.raw = v ? x == none : j->server->pooling == SETUN_POOLING_NONE; // as llama.cpp does
   return true;
 }
 
@@ -140,6 +152,11 @@ static bool read_common(job *j, const st_json *body, const char *key, problem *p
 }
 
 static bool read_embedding(job *j, const st_json *body, problem *p) {
+  if (j->server->pooling == SETUN_POOLING_NONE) {
+    return invalid(p, "input",
+                   "--pooling: expected mean, cls or last for one vector a text, found none: /embedding "
+                   "answers with the vectors of all tokens");
+  }
   return read_common(j, body, "input", p);
 }
 

@@ -90,14 +90,14 @@ struct choice {
   token_entry *entries;
   setun_logprob *tops; // [n_entries][top]
   size_t n_entries, entries_capacity;
-  float *vector;                 // for embeddings
+  float *vector;                 // of a job that embeds: [embedding_vectors, n_dimensions]
   double began, prompted, ended; // seconds: got a place, drew its first token, drew its last
 };
 
 // How embeddings are requested.
 typedef struct embedding_request {
   setun_embedding_params params;
-  bool base64, nested; // nested: each vector in an array of its own
+  bool base64, nested; // nested: the vectors of a text, of which there may be several, in a list
 } embedding_request;
 
 // How an endpoint writes the output of its jobs. All functions except `begin` run on the engine's thread.
@@ -167,7 +167,9 @@ void choice_close(choice *c);
 bool choice_take_prompt(choice *c, size_t at, const float *logits, problem *p);
 // Draws a token. Sets `end` if the text ends with it, otherwise `next`.
 bool choice_draw(choice *c, const float *logits, problem *p);
-// Copies the vector of a computed prompt, and ends the choice.
+// Vectors of a prompt: one, or one for each token where the server does not pool.
+size_t embedding_vectors(const choice *c);
+// Copies the vectors of a computed prompt, and ends the choice.
 bool choice_embed(choice *c, setun_context *context, problem *p);
 void choice_finish(choice *c);
 // Sends the reply, or the problem, of a job whose choices no longer have places, and frees the job.

@@ -213,7 +213,16 @@ static bool on_progress(double fraction, void *line) {
   return !interrupt_status();
 }
 
-// [count, n] numbers; NULL after a report.
+// Vectors of a text: one, or one for each token.
+static size_t vectors_of(const embed_options *o, const setun_embedding_input *text) {
+  return pooling_named(o->pooling) == SETUN_POOLING_NONE ? text->n : 1;
+}
+
+static size_t count_vectors(const embed_options *o, const text_ids *t) {
+  return pooling_named(o->pooling) == SETUN_POOLING_NONE ? t->tokens : t->count;
+}
+
+// [vectors, n] numbers; NULL after a report.
 static float *compute(const char *name, const setun_model *model, const embed_options *o, const text_ids *t,
                       uint32_t *n) {
   setun_error error;
@@ -225,9 +234,10 @@ static float *compute(const char *name, const setun_model *model, const embed_op
   const char *prompt_name = NULL, *prompt = NULL; // only to check whether the model supports prompts
   if (s == SETUN_OK && t->prompted) s = setun_model_get_prompt(model, 0, &prompt_name, &prompt, &error);
   *n = o->dimensions ? (uint32_t)o->dimensions : info.n_dimensions;
-  float *vectors = s == SETUN_OK ? calloc(t->count, *n * sizeof *vectors) : NULL;
+  size_t count = count_vectors(o, t);
+  float *vectors = s == SETUN_OK ? calloc(count, *n * sizeof *vectors) : NULL;
   if (s == SETUN_OK && !vectors) {
-    failure("out of memory for %zu vectors of %u numbers", t->count, *n);
+    failure("out of memory for %zu vectors of %u numbers", count, *n);
     return NULL;
   }
   const setun_context_params wanted = context_params(o, t, info.n_ctx);
@@ -248,16 +258,25 @@ static float *compute(const char *name, const setun_model *model, const embed_op
 
 // ---- output -------------------------------------------------------------------------------------------------------
 
-static bool append_json(text_buffer *b, const float *vectors, size_t count, uint32_t n) {
+static bool append_vector(text_buffer *b, const float *vector, uint32_t n) {
   char number[40];
   bool made = append_text(b, "[", 1);
-  for (size_t i = 0; i < count && made; i++) {
-    made = append_text(b, i ? ",\n [" : "[", i ? 4 : 1);
-    for (uint32_t k = 0; k < n && made; k++) {
-      int length = snprintf(number, sizeof number, "%s%.9g", k ? ", " : "", (double)vectors[i * n + k]);
-      made = append_text(b, number, (size_t)length);
+  for (uint32_t k = 0; k < n && made; k++) {
+    int length = snprintf(number, sizeof number, "%s%.9g", k ? ", " : "", (double)vector[k]);
+    made = append_text(b, number, (size_t)length);
+  }
+  return made && append_text(b, "]", 1);
+}
+
+// A vector for each text; where they are not pooled, a list of vectors.
+static bool append_json(text_buffer *b, const embed_options *o, const text_ids *t, const float *vectors, uint32_t n) {
+  bool pooled = pooling_named(o->pooling) != SETUN_POOLING_NONE, made = append_text(b, "[", 1);
+  for (size_t i = 0; i < t->count && made; i++) {
+    made = append_text(b, ",\n ", i ? 3 : 0) && append_text(b, "[", !pooled);
+    for (size_t k = 0; k < vectors_of(o, &t->items[i]) && made; k++, vectors += n) {
+      made = append_text(b, ",\n  ", k ? 4 : 0) && append_vector(b, vectors, n);
     }
-    made = made && append_text(b, "]", 1);
+    made = made && append_text(b, "]", !pooled);
   }
   return made && append_text(b, "]\n", 2);
 }
@@ -277,18 +296,29 @@ static int write_bytes(const char *path, const void *bytes, size_t n) {
   return report(&error);
 }
 
-static int write_vectors(const embed_options *o, const float *vectors, size_t count, uint32_t n) {
-  if (o->raw) return write_bytes(o->output, vectors, count * n * sizeof *vectors);
-  if (o->output && !o->json) {
-    const tensor_spec spec = {"embeddings", 2, {count, n}};
-    tensor_file file;
-    if (!tensor_create(o->output, &spec, 1, &file)) return STATUS_FAILED;
-    if (tensor_write(&file, 0, 0, vectors, count * n)) return tensor_commit(&file) ? 0 : STATUS_FAILED;
-    tensor_discard(&file);
-    return STATUS_FAILED;
+// Not pooled, a second tensor has the number of each text's tokens.
+static int write_tensors(const embed_options *o, const text_ids *t, const float *vectors, uint32_t n) {
+  size_t count = count_vectors(o, t);
+  bool pooled = pooling_named(o->pooling) != SETUN_POOLING_NONE, written;
+  const tensor_spec specs[] = {{"embeddings", 2, {count, n}}, {"tokens", 1, {t->count}}};
+  tensor_file file;
+  if (!tensor_create(o->output, specs, pooled ? 1 : 2, &file)) return STATUS_FAILED;
+  written = tensor_write(&file, 0, 0, vectors, count * n);
+  for (size_t i = 0; i < t->count && written && !pooled; i++) {
+    float tokens = (float)t->items[i].n;
+    written = tensor_write(&file, 1, i, &tokens, 1);
   }
+  if (written) return tensor_commit(&file) ? 0 : STATUS_FAILED;
+  tensor_discard(&file);
+  return STATUS_FAILED;
+}
+
+static int write_vectors(const embed_options *o, const text_ids *t, const float *vectors, uint32_t n) {
+  size_t count = count_vectors(o, t);
+  if (o->raw) return write_bytes(o->output, vectors, count * n * sizeof *vectors);
+  if (o->output && !o->json) return write_tensors(o, t, vectors, n);
   text_buffer text = {0};
-  int status = append_json(&text, vectors, count, n) ? write_bytes(o->output, text.data, text.length) : STATUS_FAILED;
+  int status = append_json(&text, o, t, vectors, n) ? write_bytes(o->output, text.data, text.length) : STATUS_FAILED;
   free(text.data);
   return status;
 }
@@ -330,7 +360,7 @@ static int run(const command *self, int argc, char **argv) {
     uint32_t n = 0;
     bool open = open_model(argv[1], &o.model, &o.compute, false, &model);
     float *vectors = open ? compute(argv[1], model, &o, &texts, &n) : NULL;
-    status = vectors ? write_vectors(&o, vectors, texts.count, n) : failed_status();
+    status = vectors ? write_vectors(&o, &texts, vectors, n) : failed_status();
     free(vectors);
   }
   free_texts(&texts);
@@ -345,7 +375,8 @@ const command command_embed = {
     .min_arguments = 1,
     .max_arguments = INT_MAX,
     .details =
-        "Writes one vector of length 1 for each text. The model's files (sentence-transformers' modules.json, GGUF's "
+        "Writes one vector of length 1 for each text, or with --pooling none for each of its tokens. The model's files "
+        "(sentence-transformers' modules.json, GGUF's "
         "pooling_type) define how the hidden states of a text's tokens are pooled, and dense matrices to apply; the "
         "default is the state of the last token. Texts begin and end with tokens as the model's tokenizer specifies. A "
         "text's vector is bit-identical alone and among others. A text with more tokens than the model takes is an "

@@ -100,8 +100,10 @@ int check_window(const command *self, const compute_options *o, int64_t ctx);
 // --pooling, of the struct's member `pooling`; and its value, NULL: the model's own.
 #define POOLING_ROW(options)                                                                                           \
   {                                                                                                                    \
-    0, "pooling", OPTION_CHOICE, offsetof(options, pooling), "mean|cls|last", 0, 0,                                    \
-        "how the states of a text's tokens become one vector (default: the model's own, otherwise last)"               \
+    0, "pooling", OPTION_CHOICE, offsetof(options, pooling), "mean|cls|last|none", 0, 0,                               \
+        "how the states of a text's tokens become one vector; none: a vector for each token (default: the model's "    \
+        "own, "                                                                                                        \
+        "otherwise last)"                                                                                              \
   }
 setun_pooling pooling_named(const char *name);
 // Wrappers of the library's getters.

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import os
 import queue
@@ -85,10 +86,11 @@ class Model:
         return info
 
     def embed(self, texts: str | Sequence[str | Sequence[int]], *, pooling: str | None = None, prompt: str | None = None,
-              normalize: bool = True, dimensions: int = 0, threads: int = 0, parallel: int = 8) -> numpy.ndarray:
+              normalize: bool = True, dimensions: int = 0, threads: int = 0,
+              parallel: int = 8) -> Any:
         """The vectors of texts (or of lists of ids, taken as they are), [n, dimensions] float32, of length 1 unless
-        `normalize` is False; of one text alone [dimensions]. `pooling`: mean, cls or last, None: the model's own;
-        `prompt`: the name of one of `prompts`, None: the model's choice, "": none; `parallel`: texts computed together."""
+        `normalize` is False; of one text alone [dimensions]. `pooling`: mean, cls or last, None: the model's own, or none:
+        the vectors of all tokens, a list with [tokens, dimensions] for each text, of one text alone its array; `prompt`: the name of one of `prompts`, None: the model's choice, "": none; `parallel`: texts computed together."""
         import numpy
         alone, info = isinstance(texts, str), self._embedding_info()
         name = prompt if prompt is not None else (info.prompt or b"").decode()
@@ -97,7 +99,8 @@ class Model:
         before = self.prompts[name] if name else ""
         ids = [self.tokenize(before + t, bos=True, eos=True) if isinstance(t, str) else list(t)
                for t in ([texts] if isinstance(texts, str) else texts)]
-        vectors = numpy.empty((len(ids), dimensions or info.n_dimensions), numpy.float32)
+        counts = [len(i) if pooling == "none" else 1 for i in ids]
+        vectors = numpy.empty((sum(counts), dimensions or info.n_dimensions), numpy.float32)
         given = params(_library.ContextParams, "context")
         longest = max((len(i) for i in ids), default=0)
         given.n_ctx, given.n_seq_max = max(1, min(longest, info.n_ctx)), max(1, min(parallel, len(ids)))
@@ -113,6 +116,9 @@ class Model:
             call("context_embed", context, rows, len(ids), byref(how), vectors.ctypes.data_as(ctypes.POINTER(ctypes.c_float)))
         finally:
             lib.setun_context_free(context)
+        if pooling == "none":
+            texts_of = numpy.split(vectors, list(itertools.accumulate(counts))[:-1])
+            return texts_of[0] if alone else texts_of
         return vectors[0] if alone else vectors
 
     def session(self, *, n_ctx: int = 0, threads: int = 0, kv: str = "f16") -> Session:

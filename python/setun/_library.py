@@ -184,11 +184,11 @@ def kv_type(name: str) -> int:
 
 def pooling(name: str | None) -> int:
     """A setun_pooling by its name; None: the model's own."""
-    for value in range(2, 5):  # SETUN_POOLING_MEAN and on
+    for value in range(2, 6):  # SETUN_POOLING_MEAN and on
         if name == lib.setun_pooling_name(value).decode():
             return value
     if name is not None:
-        raise SetunError("argument", f"pooling: expected mean, cls or last, found {name}")
+        raise SetunError("argument", f"pooling: expected mean, cls, last or none, found {name}")
     return 1
 
 

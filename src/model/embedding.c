@@ -15,8 +15,10 @@ setun_pooling st_embedding_pooling(const st_hparams *h) {
 }
 
 const char *st_pooling_name(setun_pooling pooling) {
-  static const char *const names[] = {
-      [SETUN_POOLING_MEAN] = "mean", [SETUN_POOLING_CLS] = "cls", [SETUN_POOLING_LAST] = "last"};
+  static const char *const names[] = {[SETUN_POOLING_MEAN] = "mean",
+                                      [SETUN_POOLING_CLS] = "cls",
+                                      [SETUN_POOLING_LAST] = "last",
+                                      [SETUN_POOLING_NONE] = "none"};
   return (size_t)pooling < sizeof names / sizeof *names ? names[pooling] : NULL;
 }
 

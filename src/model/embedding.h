@@ -12,7 +12,7 @@ uint32_t st_embedding_width(const st_hparams *h);
 // The model's default pooling; SETUN_POOLING_OFF: its files say that it does not pool.
 setun_pooling st_embedding_pooling(const st_hparams *h);
 
-// "mean", "cls", "last"; NULL for other values.
+// "mean", "cls", "last", "none"; NULL for other values.
 const char *st_pooling_name(setun_pooling pooling);
 
 #endif

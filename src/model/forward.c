@@ -98,7 +98,7 @@ static setun_status take_sequences(const st_model *m, const setun_context_params
 
 static setun_status take_pooling(const st_model *m, setun_pooling pooling, st_run_options *o, setun_error *err) {
   o->pooling = pooling == SETUN_POOLING_MODEL ? st_embedding_pooling(&m->h) : pooling;
-  if ((unsigned)pooling > SETUN_POOLING_LAST) {
+  if ((unsigned)pooling > SETUN_POOLING_NONE) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "pooling: expected one of setun_pooling, found %d", (int)pooling);
   }
   return SETUN_OK;

@@ -309,7 +309,7 @@ static setun_status fail_unpooled(const st_context *c, setun_error *err) {
   const st_embedding *e = &c->run->model->h.embedding;
   if (e->pooling == SETUN_POOLING_OFF) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
-                   "pooling: expected mean, cls or last, since the model does not define one (%s)", e->source);
+                   "pooling: expected mean, cls, last or none, since the model does not define one (%s)", e->source);
   }
   return st_fail(err, SETUN_ERROR_STATE, "embedding: expected a %s made with a pooling, found one without", c->what);
 }
@@ -688,9 +688,10 @@ static setun_status check_texts(const st_context *c, const setun_embedding_input
   return SETUN_OK;
 }
 
-// Computes some of the texts, each in its own sequence: as many as there is room for; *n is their number.
+// Computes some of the texts, each in its own sequence: as many as there is room for; *n is their number, *vectors that
+// of their embeddings.
 static setun_status embed_some(st_context *c, const setun_embedding_input *texts, size_t *n,
-                               const setun_embedding_params *params, float *out, setun_error *err) {
+                               const setun_embedding_params *params, float *out, size_t *vectors, setun_error *err) {
   enum { MOST = 64 };
   setun_batch_entry entries[MOST];
   size_t count = 0, width = params->n_dimensions ? params->n_dimensions : st_embedding_width(&c->run->model->h);
@@ -703,10 +704,12 @@ static setun_status embed_some(st_context *c, const setun_embedding_input *texts
   }
   if (s == SETUN_ERROR_LIMIT && count) s = SETUN_OK;
   size_t made = count; // fewer if the cache lacks room
+  *vectors = 0;
   if (s == SETUN_OK) s = st_context_eval(c, entries, count, NULL, err);
   while (s == SETUN_ERROR_LIMIT && count > 1) s = st_context_eval(c, entries, count /= 2, NULL, err);
   for (size_t i = 0; i < count && s == SETUN_OK; i++) {
-    s = st_context_get_embedding(c, entries[i].sequence, params, out + i * width, err);
+    s = st_context_get_embedding(c, entries[i].sequence, params, out + *vectors * width, err);
+    *vectors += st_embeddings_vectors(&c->embeddings, texts[i].n);
   }
   for (size_t i = 0; i < made; i++) {
     st_context_truncate(c, entries[i].sequence, 0, NULL); // not reused
@@ -721,9 +724,9 @@ setun_status st_context_embed(st_context *c, const setun_embedding_input *texts,
   size_t width = params->n_dimensions ? params->n_dimensions : st_embedding_width(&c->run->model->h);
   setun_status s = check_pooling(c, err);
   if (s == SETUN_OK) s = check_texts(c, texts, n, err);
-  for (size_t done = 0, some; done < n && s == SETUN_OK; done += some) {
+  for (size_t done = 0, some, vectors; done < n && s == SETUN_OK; done += some, embeddings += vectors * width) {
     some = n - done;
-    s = embed_some(c, texts + done, &some, params, embeddings + done * width, err);
+    s = embed_some(c, texts + done, &some, params, embeddings, &vectors, err);
     if (s == SETUN_OK && params->progress && !params->progress((double)(done + some) / (double)n, params->user)) {
       s = st_fail(err, SETUN_ERROR_CANCELED, "stopped after %zu of %zu texts", done + some, n);
     }

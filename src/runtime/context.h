@@ -43,7 +43,8 @@ setun_status st_context_load_memory(st_context *context, int sequence, const voi
 // token; the last token's are kept.
 setun_status st_context_eval(st_context *context, const setun_batch_entry *entries, size_t n,
                              const setun_eval_params *params, setun_error *err);
-// As setun_context_get_embedding and setun_context_embed; embeddings[] has `n_dimensions` floats per text.
+// As setun_context_get_embedding and setun_context_embed; embeddings[] has `n_dimensions` floats per text,
+// or per token where they are not pooled.
 setun_status st_context_get_embedding(st_context *context, int sequence, const setun_embedding_params *params,
                                       float *embedding, setun_error *err);
 setun_status st_context_embed(st_context *context, const setun_embedding_input *texts, size_t n,

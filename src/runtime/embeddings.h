@@ -15,7 +15,9 @@ typedef struct st_embeddings {
   st_pooled *pooled; // [n_seq]
   double *sums;      // [n_seq, n_embd]
   float *states;     // [ST_STATES_AT_ONCE, n_embd] scratch, and one embedding
-  uint32_t *rows;    // [n_batch]
+  float *tokens;     // not pooled: [n_seq, n_ctx, n_embd] the states of each sequence's tokens; otherwise NULL
+  uint32_t n_ctx;
+  uint32_t *rows; // [n_batch]
 } st_embeddings;
 
 enum { ST_STATES_AT_ONCE = 64 };
@@ -32,7 +34,9 @@ void st_embeddings_reset(st_embeddings *e, int sequence);
 // the caller evaluates.
 setun_status st_embeddings_add(st_embeddings *e, st_run *run, int sequence, uint32_t row, uint32_t n, uint32_t position,
                                bool last, setun_error *err);
-// The embedding of a sequence with this many tokens.
+// The number of embeddings of a text of n tokens.
+size_t st_embeddings_vectors(const st_embeddings *e, size_t n);
+// The embedding of a sequence with this many tokens, or those of all of them.
 setun_status st_embeddings_get(st_embeddings *e, st_run *run, int sequence, uint32_t position,
                                const setun_embedding_params *params, float *out, setun_error *err);
 

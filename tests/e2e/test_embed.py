@@ -178,11 +178,15 @@ class EmbedTest(Case):
             write_json([module(0, "", "Transformer"), module(1, "1_Pooling", "Pooling")], path, "modules.json")
             got = self.embed(path, "--no-normalize", "--precise", "--pooling", pooling, *ids[:2])[0]
             self.assertLess(np.abs(np.array(got) - states_of(IDS[0])[index]).max(), 2e-5)
+        got = self.embed(path, "--no-normalize", "--precise", "--pooling", "none", *ids)
+        self.assertEqual([len(vectors) for vectors in got], [len(i) for i in IDS])
+        for vectors, want in zip(got, IDS, strict=True):
+            self.assertLess(np.abs(np.array(vectors) - states_of(want)).max(), 2e-5)
 
     def test_a_batch_equals_one_at_a_time(self):
         """Bit-identical for any batch, number of threads, and passes."""
         for model in (QWEN, self.around):
-            for pooling in ("mean", "last", "cls"):
+            for pooling in ("mean", "last", "cls", "none"):
                 run = ("embed", model, "--pooling", pooling, "--raw", "--prompt-name", "none")
                 alone = b"".join(self.good(*run, text) for text in TEXTS[:10]) * 2
                 for options in (("--parallel", 1), ("--parallel", 7, "-t", 2), ("--parallel", 64, "-t", 3)):
@@ -218,6 +222,21 @@ class EmbedTest(Case):
         with open(path, "rb") as file:
             self.assertEqual(file.read(), raw.tobytes())
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("out.")], [])
+
+    def test_outputs_of_all_tokens(self):
+        path = os.path.join(self.folder, "out")
+        run = ("embed", QWEN, *TEXTS[:3], "--pooling", "none")
+        texts = json.loads(self.good(*run))
+        raw = array.array("f", self.good(*run, "--raw"))
+        self.assertEqual(raw, array.array("f", [x for vectors in texts for v in vectors for x in v]))
+        self.assertEqual([len(v) for v in texts], [len(json.loads(self.good("tokenize", QWEN, "--ids", "-p", t))) + 1 for t in TEXTS[:3]])
+        self.good(*run, "-o", path)
+        file = read_safetensors(path)
+        self.assertEqual(list(file["tokens"][1]), [len(v) for v in texts])
+        self.assertEqual([x for r in rows(file["embeddings"]) for x in r], list(raw))
+        # attention is causal: a token's vector is that of the text up to it
+        ids = json.loads(self.good("tokenize", QWEN, "--ids", "-p", TEXTS[0]))
+        self.assertEqual(self.embed(QWEN, "--ids", ",".join(map(str, ids))), texts[0][-2:-1])
 
     def test_prompts(self):
         said = setun("embed", self.around, "a")
@@ -302,7 +321,7 @@ class EmbedTest(Case):
             gguf.edit(QWEN_GGUF, path + ".gguf", {"qwen3.pooling_type": value})
             self.fails(1, "embed", path + ".gguf", "a", mentions=["pooling_type", name])
         gguf.edit(QWEN_GGUF, path + ".gguf", {"qwen3.pooling_type": 0})
-        self.fails(1, "embed", path + ".gguf", "a", mentions=["pooling_type", "mean, cls or last"])
+        self.fails(1, "embed", path + ".gguf", "a", mentions=["pooling_type", "mean, cls, last or none"])
         ids = ("--ids", "5,6,7")
         last = self.embed(QWEN_GGUF, *ids)
         self.assertEqual(self.embed(path + ".gguf", *ids, "--pooling", "last"), last)

@@ -66,6 +66,9 @@ class PythonTest(Case):
         mean = model.embed(texts, pooling="mean", normalize=False)
         self.assertEqual(mean.tobytes(), self.good("embed", path, "--raw", "--pooling", "mean", "--no-normalize", *texts))
         self.assertEqual(model.embed([]).shape, (0, 128))
+        tokens = model.embed(texts, pooling="none")
+        self.assertEqual(b"".join(t.tobytes() for t in tokens), self.good("embed", path, "--raw", "--pooling", "none", *texts))
+        self.assertEqual(model.embed(texts[0], pooling="none").tobytes(), tokens[0].tobytes())
         for options, word in (({"pooling": "max"}, "pooling"), ({"prompt": "query"}, "prompt"), ({"dimensions": 7}, "n_dimensions")):
             with self.assertRaisesRegex(setun.SetunError, word):
                 model.embed(texts, **options)

@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 
-from serving import ServerCase, skip_without_server
+from serving import Server, ServerCase, skip_without_server
 from support import GOLDEN, TALES, main, setun
 from test_serve_text import PROMPT, TextCase, all_together, run_json, run_text
 
@@ -228,6 +228,16 @@ class EmbeddingsTest(ServerCase):
         raw = self.ask("/embedding", content="one", embd_normalize=-1).json[0]["embedding"][0]
         self.assertEqual(floats(raw), floats(self.vectors("one", "--no-normalize")[0]))
         self.refused(self.ask("/embedding", content="one", embd_normalize=1), 400, "embd_normalize")
+
+    def test_all_tokens(self):
+        """As with llama.cpp's --pooling none: a list of vectors, not divided by their lengths unless asked for."""
+        run = ("--pooling", "none", *self.texts[:3])
+        server = Server(*self.options, "--pooling", "none", model=self.model)
+        self.addCleanup(server.stop)
+        for want, more in ((self.vectors("--no-normalize", *run), {}), (self.vectors(*run), {"embd_normalize": 2})):
+            r = server.post("/embedding", {"content": self.texts[:3], **more})
+            self.assertEqual([[floats(v) for v in d["embedding"]] for d in r.json], [[floats(v) for v in t] for t in want])
+        self.refused(server.post("/v1/embeddings", {"model": "x", "input": "one"}), 400, "--pooling", "none")
 
     def test_refusals(self):
         self.refused(self.ask(), 400, "input")

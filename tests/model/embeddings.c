@@ -119,6 +119,39 @@ static void same_however_cut(void **state) {
   setun_model_free(m);
 }
 
+// Attention is causal: a token's vector is what the text up to it has with SETUN_POOLING_LAST.
+static void all_tokens(void **state) {
+  (void)state;
+  static setun_token ids[TEXTS][LONGEST];
+  static float want[WIDTH], found[2][TEXTS * LONGEST * WIDTH];
+  setun_embedding_input texts[TEXTS];
+  make_texts(ids, texts);
+  setun_model *m = load(MODEL, NULL);
+  setun_context *last = context_of(m, SETUN_POOLING_LAST, 0, 0);
+  setun_context *whole = context_of(m, SETUN_POOLING_NONE, 0, 0), *small = context_of(m, SETUN_POOLING_NONE, 16, 192);
+  embed(whole, texts, TEXTS, found[0]);
+  embed(small, texts, TEXTS, found[1]);
+  assert_memory_equal(found[1], found[0], sizeof found[0]);
+  size_t at = 0;
+  for (size_t i = 0; i < TEXTS; at += texts[i++].n * WIDTH) {
+    for (size_t n = 1; n <= texts[i].n; n += n < 4 ? 1 : 45) {
+      embed(last, &(setun_embedding_input){ids[i], n}, 1, want);
+      assert_memory_equal(found[0] + at + (n - 1) * WIDTH, want, sizeof want);
+    }
+    embed_in_pieces(small, &texts[i], 1 + i * 7, found[1] + at);
+  }
+  assert_memory_equal(found[1], found[0], sizeof found[0]);
+  setun_context_params windowed = setun_context_params_default();
+  setun_context *none = NULL;
+  windowed.window = 64;
+  windowed.pooling = SETUN_POOLING_NONE;
+  assert_int_equal(setun_context_new(m, &windowed, &none, NULL), SETUN_ERROR_ARGUMENT);
+  setun_context_free(small);
+  setun_context_free(whole);
+  setun_context_free(last);
+  setun_model_free(m);
+}
+
 // ---- refusals -----------------------------------------------------------------------------------------------------
 
 static void eval_as(setun_context *c, int q, setun_logits logits, const setun_token *ids, size_t n) {
@@ -167,6 +200,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(golden_vectors),
       cmocka_unit_test(same_however_cut),
+      cmocka_unit_test(all_tokens),
       cmocka_unit_test(what_was_not_pooled),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
