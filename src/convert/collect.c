@@ -155,6 +155,7 @@ static setun_status add_weight(st_conversion *p, const unit *u, const st_weight 
   item->pieces[0].weight = *w;
   item->place = u->place;
   item->place.stacked = false; // merged later where requested
+  item->place.role = st_conversion_joined_role(p, item->place.role);
   item->suffix = u->named;
   setun_status s = name_item(p, u, item, err);
   if (s != SETUN_OK) return s;
@@ -374,6 +375,7 @@ setun_status st_conversion_collect(st_conversion *p, setun_error *err) {
   }
   if (s == SETUN_OK) s = st_conversion_rope(p, err);
   if (s == SETUN_OK) s = sort_items(p, err);
+  if (s == SETUN_OK) s = st_conversion_join_mixed(p, err);
   if (s == SETUN_OK && p->o->stacked && p->to_gguf) s = fold_experts(p, err);
   if (s == SETUN_OK && p->from_gguf && !p->to_gguf) s = st_conversion_stack_experts(p, err);
   return s;

@@ -158,6 +158,10 @@ setun_status st_item_write_stack(st_conversion *plan, const st_item *item, st_ou
 // Converts recurrent layers' heads and decay rates between the containers: heads.c. Reorders the columns of rows that
 // were read, `units` of `unit` bytes each; and converts n decay rates.
 void st_conversion_heads(st_conversion *plan);
+// Where only the target has q, k, v and z of a recurrent layer in one matrix: its role instead of those of the two that
+// the source has, and after sorting, these as one item. Otherwise the role itself, and no change.
+st_role st_conversion_joined_role(const st_conversion *plan, st_role role);
+setun_status st_conversion_join_mixed(st_conversion *plan, setun_error *err);
 setun_status st_item_order_columns(st_item_reader *r, uint64_t rows, uint64_t units, size_t unit, void *x,
                                    setun_error *err);
 setun_status st_item_convert_rates(const st_item_reader *r, uint64_t n, float *x, setun_error *err);

@@ -1,6 +1,7 @@
 // Recurrent layers: in Hugging Face directories value heads are grouped by key head; in GGUF files of some families the
 // first value heads of all key heads come first, then the second ones (st_delta_params.tiled). The decay's rate is
-// stored as its logarithm in directories, negated in GGUF.
+// stored as its logarithm in directories, negated in GGUF. Directories of some families have q, k, v and z in one
+// matrix.
 #include "convert/conversion.h"
 
 #include "base/memory.h"
@@ -104,4 +105,92 @@ void st_conversion_heads(st_conversion *p) {
   for (size_t i = 0; i < p->n_items && p->has_hparams && p->h.delta.n_taps; i++) {
     if (p->items[i].place.known && p->items[i].pieces) mark(p, &p->items[i]);
   }
+}
+
+// ---- q, k, v and z as one matrix ----------------------------------------------------------------------------------
+
+st_role st_conversion_joined_role(const st_conversion *p, st_role role) {
+  char name[ST_USE_NAME];
+  if (st_role_joined(role) == role || p->from_gguf == p->to_gguf) return role;
+  st_tensor_use alone = {.known = true, .role = role, .in_layer = true}, both = alone;
+  both.role = st_role_joined(role);
+  bool joined =
+      !st_use_name(p->target_spec, p->to_gguf, &alone, name) && st_use_name(p->target_spec, p->to_gguf, &both, name);
+  return joined ? both.role : role;
+}
+
+static uint64_t common_divisor(uint64_t a, uint64_t b) {
+  while (b) {
+    uint64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+// Appends rows [from, from + n) of a weight, `unit` rows a piece.
+static void add_pieces(st_item *item, const st_item_source *source, uint64_t from, uint64_t n, uint64_t unit) {
+  for (uint64_t row = from; row < from + n; row += unit) {
+    st_item_source piece = *source;
+    st_weight *w = &piece.weight;
+    w->first_row += row * w->row_step;
+    if (w->n_scales == w->shape.rows) w->first_scale += row, w->n_scales = unit;
+    w->shape.rows = unit;
+    item->pieces[item->n_pieces++] = piece;
+  }
+}
+
+// Makes q, k and v, then z, one item, key head by key head: pieces of as many rows as divide the parts of all heads.
+static setun_status join(const st_conversion *p, st_item *item, const st_item *z, setun_error *err) {
+  const st_delta_params *d = &p->h.delta;
+  uint64_t keys = d->key_dim, values = d->n_value_heads / d->n_key_heads * (uint64_t)d->value_dim,
+           all = d->n_key_heads * keys, unit = common_divisor(keys, values);
+  const st_item_source qkv = item->pieces[0], gate = z->pieces[0];
+  if (qkv.weight.format != gate.weight.format || qkv.weight.stored.columns != gate.weight.stored.columns) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED,
+                   "%s: expected the format of %s, with which it becomes one matrix, %s, found %s", gate.weight.name,
+                   qkv.weight.name, qkv.weight.format->name, gate.weight.format->name);
+  }
+  st_item_source *pieces = st_calloc((size_t)(d->n_key_heads * (2 * (keys + values) / unit)), sizeof *pieces);
+  if (!pieces) return st_fail_memory(err, item->name);
+  st_free(item->pieces);
+  item->pieces = pieces;
+  item->n_pieces = 0;
+  for (uint64_t head = 0; head < d->n_key_heads; head++) {
+    add_pieces(item, &qkv, head * keys, keys, unit);
+    add_pieces(item, &qkv, all + head * keys, keys, unit);
+    add_pieces(item, &qkv, 2 * all + head * values, values, unit);
+    add_pieces(item, &gate, head * values, values, unit);
+  }
+  item->shape.rows += z->shape.rows;
+  item->dims[1] = item->shape.rows;
+  return SETUN_OK;
+}
+
+static bool is_part(const st_item *item) {
+  return item->place.known && item->pieces && !item->suffix && st_role_joins(item->place.role);
+}
+
+// Items are sorted, so that both are neighbours; q, k and v have more rows than z.
+setun_status st_conversion_join_mixed(st_conversion *p, setun_error *err) {
+  size_t kept = 0, n = p->n_items;
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < n; i++) {
+    st_item item = p->items[i];
+    p->items[i] = (st_item){0};
+    st_item *before = kept ? &p->items[kept - 1] : NULL;
+    if (s == SETUN_OK && before && is_part(before) && is_part(&item) && before->place.layer == item.place.layer) {
+      if (before->shape.rows < item.shape.rows) {
+        st_item other = *before;
+        *before = item;
+        item = other;
+      }
+      s = join(p, before, &item, err);
+      st_item_free(&item);
+      continue;
+    }
+    p->items[kept++] = item;
+  }
+  p->n_items = kept;
+  return s;
 }

@@ -126,6 +126,14 @@ st_shape st_role_wide_shape(const st_hparams *h, st_role role) {
   }
 }
 
+st_role st_role_joined(st_role role) {
+  return role == ST_DELTA_QKV || role == ST_DELTA_Z ? ST_DELTA_QKVZ : role;
+}
+
+bool st_role_joins(st_role role) {
+  return role == st_role_joined(ST_DELTA_QKV);
+}
+
 bool st_role_applies(const st_hparams *h, st_role role, uint32_t layer) {
   if (h->no_sub_norms && (role == ST_ATTN_SUB_NORM || role == ST_FFN_SUB_NORM)) return false;
   switch (role) {

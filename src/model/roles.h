@@ -58,6 +58,11 @@ const st_role_info *st_role_get(st_role role);
 // The shape that the parameters require; for experts, of one. A q or k norm may also span all heads.
 st_shape st_role_shape(const st_hparams *h, st_role role);
 // The shape of a q or k norm that spans all heads; for other roles, that of st_role_shape.
+// The role of a recurrent layer's matrix that has, key head by key head, the rows of this role's and of others; the
+// role itself: none. And whether it is such a matrix.
+st_role st_role_joined(st_role role);
+bool st_role_joins(st_role role);
+
 st_shape st_role_wide_shape(const st_hparams *h, st_role role);
 // Whether a layer of the model has the role's part (true for roles of the model itself).
 bool st_role_applies(const st_hparams *h, st_role role, uint32_t layer);

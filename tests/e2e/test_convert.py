@@ -293,9 +293,17 @@ class Golden(Folder):
         plain = self.converted(os.path.join(GOLDEN, "gguf", "qwen35-rot.gguf"), "plain.gguf", "f32", "--unrotate")
         official = self.logits(os.path.join(GOLDEN, "gguf", "qwen35.gguf"))
         self.assertLess(max(abs(a - b) for a, b in zip(self.logits(plain), official)), 1e-4)
-        # A file of two matrices that directories have as one.
-        self.refused(os.path.join(GOLDEN, "gguf", "qwen3-next.gguf"), "f32", "attn_qkv", "no name",
-                     "convert to GGUF", name="refused")
+        # Two matrices that directories have as one.
+        joined = self.converted(os.path.join(GOLDEN, "gguf", "qwen3-next.gguf"), "joined", "f32")
+        tensors = [edit.safetensors(os.path.join(path, "model.safetensors")) for path in (joined, os.path.join(GOLDEN, "hf", "qwen3-next"))]
+        names = [name for name in tensors[0] if name.endswith("in_proj_qkvz.weight")]
+        self.assertTrue(names)
+        for name in names:
+            dtype, shape, official = tensors[1][name]
+            self.assertEqual(dtype, "BF16")
+            wide = b"".join(b"\0\0" + official[i:i + 2] for i in range(0, len(official), 2))
+            self.assertEqual(tensors[0][name], ("F32", shape, wide), name)
+        self.assertEqual(self.logits(joined), self.logits(os.path.join(GOLDEN, "hf", "qwen3-next")))
 
     def test_recurrent_layers_in_ternary(self):
         """Hybrids whose matrices are trits times a scale go to ternary layouts and come back with every number."""
