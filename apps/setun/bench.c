@@ -1,4 +1,5 @@
 // The command `bench`: speed, compared with this machine's limits.
+#include "bench_compare.h"
 #include "bench_sequences.h"
 #include "commands.h"
 #include "interrupt.h"
@@ -14,7 +15,7 @@ typedef struct bench_options {
   compute_options compute;
   int64_t prefill, decode, depth, sequences, repeats;
   uint64_t buffer;
-  bool json;
+  bool json, compare;
   const char *shape, *format, *head, *save;
   optional_seed seed;
 } bench_options;
@@ -36,6 +37,10 @@ static const option rows[] = {
      "bytes to read for measuring memory bandwidth (default: far more than the caches hold, or what the budget "
      "leaves)"},
     EXPERTS_AHEAD_ROW(bench_options),
+    {0, "compare-isa", OPTION_FLAG, AT(compare), NULL, 0, 0,
+     "instead time the model with each instruction set of this machine, in turns (the model is loaded for each run), "
+     "and "
+     "name those that are slower than a lesser one"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };
 
@@ -340,6 +345,62 @@ static bool open_bench_model(const char *path, const bench_options *o, setun_mod
   return save_synthetic(&synthesis, o) && open_model(o->save, &o->model, &o->compute, false, model);
 }
 
+// The counts of tokens where no option gives them.
+static void choose_counts(const setun_model *model, bench_options *o) {
+  uint32_t trained = model_info(model).n_ctx_train;
+  if (!o->prefill) o->prefill = trained >= 1 && trained < 512 ? (int64_t)trained : 512;
+  int64_t left = (int64_t)trained - o->depth;
+  if (!o->decode) o->decode = left >= 1 && left < 64 ? left : 64;
+  o->compute.n_ctx = (uint32_t)most_of(o->prefill, o->depth + o->decode); // may be less than planned
+}
+
+// ---- instruction sets ---------------------------------------------------------------------------------------------
+
+// One run of prefill and one of decode, in tokens per second. 0, or the exit status.
+static int time_once(const char *name, const setun_model *model, const bench_options *o, double *prefill,
+                     double *decode) {
+  setun_error error;
+  setun_session *session = NULL;
+  int64_t most = most_of(o->prefill, o->depth + o->decode);
+  setun_token *ids = malloc((size_t)most * sizeof *ids);
+  if (!ids) return failure("out of memory for %lld ids", (long long)most);
+  fill_ids(ids, most, model_info(model).n_vocab);
+  int status = open_session(name, model, &o->compute, (uint32_t)most, &session) ? 0 : STATUS_FAILED;
+  if (!status) {
+    double first = 0, a = 0, b = 0;
+    watch_interrupts(session);
+    setun_status s = time_prefill(session, ids, 1, &first, &error);
+    if (s == SETUN_OK) s = time_prefill(session, ids, o->prefill, &a, &error);
+    if (s == SETUN_OK) s = time_prefill(session, ids, o->depth, &first, &error);
+    if (s == SETUN_OK) s = time_decode(session, ids, o->depth, o->decode, &b, &error);
+    status = interrupt_status();
+    watch_interrupts(NULL);
+    if (s != SETUN_OK && !status) status = report(&error);
+    *prefill = share((double)o->prefill, a), *decode = share((double)o->decode, b);
+  }
+  setun_session_free(session);
+  free(ids);
+  return status;
+}
+
+static int compare_isas(const char *name, bench_options *o) {
+  isa_comparison c;
+  int status = isa_comparison_new(o->repeats, &c) ? 0 : failure("out of memory for %lld runs", (long long)o->repeats);
+  for (int64_t run = 0; run < o->repeats && !status; run++) {
+    for (int i = 0; i < c.n && !status; i++) {
+      setun_model *model = NULL;
+      o->model.isa = c.speeds[i].name;
+      status = open_bench_model(name, o, &model) ? 0 : failed_status();
+      if (!status) choose_counts(model, o);
+      if (!status) status = time_once(name, model, o, &c.speeds[i].prefill[run], &c.speeds[i].decode[run]);
+      setun_model_free(model);
+    }
+  }
+  if (!status) print_isa_comparison(&c, o->json);
+  isa_comparison_free(&c);
+  return status ? status : finish_output();
+}
+
 static int run(const command *self, int argc, char **argv) {
   bench_options o = {.repeats = 3, .depth = 1};
   setun_model *model = NULL;
@@ -350,7 +411,11 @@ static int run(const command *self, int argc, char **argv) {
   if (!o.shape && (o.format || o.head || o.save || o.seed.given)) {
     return usage_error(self, "--format, --head, --seed and --save need --synthetic");
   }
+  if (o.compare && (o.sequences || o.model.isa || o.save)) {
+    return usage_error(self, "--compare-isa excludes --isa, --sequences and --save");
+  }
   o.compute.n_ctx = (uint32_t)most_of(o.prefill ? o.prefill : 512, o.depth + (o.decode ? o.decode : 64));
+  if (o.compare) return compare_isas(o.shape ? o.shape : argv[1], &o);
   if (o.sequences) {
     const sequences_work planned = {
         .n = (uint32_t)o.sequences, .depth = (uint32_t)o.depth, .passes = (uint32_t)(o.decode ? o.decode : 64)};
@@ -361,11 +426,7 @@ static int run(const command *self, int argc, char **argv) {
     setun_model_free(model);
     return failed_status();
   }
-  uint32_t trained = model_info(model).n_ctx_train;
-  if (!o.prefill) o.prefill = trained >= 1 && trained < 512 ? (int64_t)trained : 512;
-  int64_t left = (int64_t)trained - o.depth;
-  if (!o.decode) o.decode = left >= 1 && left < 64 ? left : 64;
-  o.compute.n_ctx = (uint32_t)most_of(o.prefill, o.depth + o.decode); // may be less than planned
+  choose_counts(model, &o);
   status = measure(o.shape ? o.shape : argv[1], model, &o);
   return status ? status : finish_output();
 }

@@ -205,6 +205,22 @@ class BenchTest(Case):
         self.assertRegex(text, r"(?m)^decode +4 tokens +[\d.]+ tokens/s ")
 
 
+    def test_compare_isa(self):
+        run = ("bench", TALES, "--compare-isa", "-p", 8, "-n", 2, "-r", 2, "-t", 1)
+        values = json.loads(self.good(*run, "--json"))
+        isas = [i for i in json.loads(self.good("version", "--json"))["isa"] if i != "scalar"]
+        self.assertEqual([v["isa"] for v in values["isas"]], isas)
+        for v in values["isas"]:
+            self.assertGreater(min(v["prefill_tokens_per_s"], v["decode_tokens_per_s"]), 0)
+        for v in values["slower"]:
+            self.assertGreater(isas.index(v["isa"]), isas.index(v["than"]))
+            self.assertLess(v["ratio"], 0.95)
+        text = self.good(*run).decode()
+        self.assertRegex(text, r"slower than")
+        for option in (("--isa", "scalar"), ("--sequences", 2)):
+            self.fails(2, *run, *option, mentions=["--compare-isa"])
+
+
 class SyntheticTest(FolderCase):
     """Synthetic models: without a file, and written to one that every other command reads."""
     SHORT = ("-p", 16, "-n", 4, "-r", 1, "-t", 1, "--buffer", "1M")
