@@ -51,10 +51,13 @@ bool st_form_is_stored(const st_format *format) {
   return format->ops->codes && format->ops->codes->order == ST_CODES_GROUPS;
 }
 
-st_form st_form_squeezed(st_form form, uint32_t block) {
+bool st_form_is_denser(st_form dense, const st_format *format) {
   // 128 columns take 7 pieces, as much time as 140, which costs more with many tokens than it saves.
   enum { SMALLEST_BLOCK = 256 };
-  return st_coding_of(form).by_block && block < SMALLEST_BLOCK ? form : forms[form].dense;
+  st_form form = st_form_of(format);
+  if (st_form_is(dense, ST_KIND_PATTERNS)) return st_format_get(forms[dense].format)->ops == format->ops;
+  return dense != form && dense == forms[form].dense &&
+         (!st_coding_of(form).by_block || format->block >= SMALLEST_BLOCK);
 }
 
 size_t st_form_group_bytes(st_form form, size_t columns, uint32_t block) {
@@ -63,6 +66,7 @@ size_t st_form_group_bytes(st_form form, size_t columns, uint32_t block) {
     st_fives f = st_fives_of(form, columns, block);
     return st_round_up(f.blocks * f.bytes, 64);
   }
+  if (c.kind == ST_KIND_PATTERNS) return st_round_up((columns + block - 1) / block * st_pattern_block_bytes(block), 64);
   size_t steps = (columns + ST_STEP - 1) / ST_STEP;
   if (!c.head) return st_round_up(steps * st_step_bytes(form), 64);
   size_t each = st_super_steps(form, block), blocks = (steps + each - 1) / each;
@@ -238,6 +242,8 @@ void st_form_pack(st_form form, const st_format *format, size_t columns, uint32_
   case ST_FORM_TRITS:
     if (c.kind == ST_KIND_FIVES)
       st_form_pack_fives(form, columns, block, rows, scales, count, group);
+    else if (c.kind == ST_KIND_PATTERNS)
+      st_form_pack_patterns(columns, block, rows, scales, count, group);
     else if (c.by_block)
       pack_blocks_of_trits(form, columns, block, rows, scales, count, group);
     else

@@ -79,14 +79,17 @@ bool st_form_takes_strips(const st_format *format, st_shape shape);
 void st_form_pack_strip(const st_format *format, st_shape shape, const st_strip *strip, const void *bytes,
                         const float *scales, uint64_t row, uint8_t *group);
 
-// What st_form_pack does for forms of five codes a byte.
+// What st_form_pack does for forms of five codes a byte, and of patterns.
 void st_form_pack_fives(st_form form, size_t columns, uint32_t block, const int8_t *rows, const float *scales,
                         size_t count, uint8_t *group);
-// The denser form of a form's contents, itself where there is none or it would not be smaller; whether a group can have
-// it: not with a code 3; and converting a group, in place or to an earlier address.
-st_form st_form_squeezed(st_form form, uint32_t block);
-bool st_form_can_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *group);
-void st_form_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *from, uint8_t *to);
+void st_form_pack_patterns(size_t columns, uint32_t block, const int8_t *rows, const float *scales, size_t count,
+                           uint8_t *group);
+// Whether the weights of a format, in the form that they become, may be changed to a denser form that is smaller;
+// whether a group can have it: not with a code 3, or with four codes that are no pattern; and converting a group of these
+// 2-bit codes, in place or to an earlier address.
+bool st_form_is_denser(st_form dense, const st_format *format);
+bool st_form_can_squeeze(st_form dense, size_t columns, uint32_t block, const uint8_t *group);
+void st_form_squeeze(st_form dense, size_t columns, uint32_t block, const uint8_t *from, uint8_t *to);
 
 // The input of products, as one table takes it for one kind of activation; opaque except its size.
 typedef struct st_input {
@@ -108,7 +111,8 @@ typedef struct st_delta st_delta;
 typedef struct st_kernels st_kernels;
 struct st_kernels {
   const char *name; // of isas.def
-  bool five;        // products of forms of five codes a byte are faster than those of the forms they are made of
+  // Denser forms whose products are faster than those of the forms they are made of.
+  bool faster[ST_FORM_COUNT];
 
   // Activation int8 codes of one token and the sum of the codes; returns s. x8 = clamp(rne(x * s)). NaN gives code 0,
   // and an infinite x makes s zero and all codes zero, so that products with it are NaN.

@@ -21,8 +21,8 @@ static inline size_t st_round_up(size_t n, size_t unit) {
 // and before every ST_SUPER columns (by_block: st_matrix.block) `head` bytes of half-precision numbers. Planes are made
 // of 64-byte pieces: of part i of a step, columns 4i to 4i + 3, byte 4r + j is row r, column 4i + j. A plane of b bits
 // has 8 / b parts in a piece, the first in the lowest bits. A form is made of numbers [columns][16], of steps as above,
-// or of pieces of five codes a byte, see st_fives.
-typedef enum st_form_kind { ST_KIND_FLOATS, ST_KIND_CODES, ST_KIND_FIVES } st_form_kind;
+// of pieces of five codes a byte, see st_fives, or of patterns, see ST_PATTERN_STEP.
+typedef enum st_form_kind { ST_KIND_FLOATS, ST_KIND_CODES, ST_KIND_FIVES, ST_KIND_PATTERNS } st_form_kind;
 typedef enum st_number { ST_NUMBER_F32, ST_NUMBER_F16, ST_NUMBER_BF16 } st_number;
 
 // How d and m are read. Small integers at `back`, where there are any, multiply them.
@@ -84,7 +84,8 @@ static inline bool st_form_is(st_form form, st_form_kind kind) {
 }
 
 // For the lists of forms: ST_IF_BLOCK_##activations(each, ID) is each(ID) for forms whose products take int8 by block,
-// and nothing for others. By token the same; and ST_IF_CODES_##kind for forms of codes, ST_IF_FIVES_##kind for fives.
+// and nothing for others. By token the same; and ST_IF_CODES_##kind for forms of codes, ST_IF_FIVES_##kind for fives,
+// ST_IF_PATTERNS_##kind for patterns.
 #define ST_IF_BLOCK_F(each, id)
 #define ST_IF_BLOCK_T(each, id)
 #define ST_IF_BLOCK_FB(each, id) each(id)
@@ -95,15 +96,23 @@ static inline bool st_form_is(st_form form, st_form_kind kind) {
 #define ST_IF_TOKEN_CODES_FTB(each, id) each(id)
 #define ST_IF_TOKEN_FLOATS_F(each, id)
 #define ST_IF_TOKEN_FIVES_T(each, id)
+#define ST_IF_TOKEN_PATTERNS_T(each, id)
 #define ST_IF_FLOATS_FLOATS(each, id) each(id)
 #define ST_IF_FLOATS_CODES(each, id)
 #define ST_IF_FLOATS_FIVES(each, id)
+#define ST_IF_FLOATS_PATTERNS(each, id)
 #define ST_IF_CODES_FLOATS(each, id)
 #define ST_IF_CODES_CODES(each, id) each(id)
 #define ST_IF_CODES_FIVES(each, id)
+#define ST_IF_CODES_PATTERNS(each, id)
 #define ST_IF_FIVES_FLOATS(each, id)
 #define ST_IF_FIVES_CODES(each, id)
 #define ST_IF_FIVES_FIVES(each, id) each(id)
+#define ST_IF_FIVES_PATTERNS(each, id)
+#define ST_IF_PATTERNS_FLOATS(each, id)
+#define ST_IF_PATTERNS_CODES(each, id)
+#define ST_IF_PATTERNS_FIVES(each, id)
+#define ST_IF_PATTERNS_PATTERNS(each, id) each(id)
 
 // Bytes of a step without heads; of numbers, of 32 columns.
 static inline size_t st_step_bytes(st_form form) {
@@ -137,6 +146,20 @@ static inline st_fives st_fives_of(st_form form, size_t columns, uint32_t block)
   if (!st_coding_of(form).by_block) return (st_fives){1, columns, 0, 64 * st_five_pieces(columns)};
   return (st_fives){(columns + block - 1) / block, block, ST_SCALES, ST_SCALES + 64 * st_five_pieces(block)};
 }
+
+// Patterns: after the scales of each block, a step for every ST_PATTERN_STEP columns: 32 codes of 5 bits a row, as
+// those of 32 columns are laid out with planes of 4 bits and of 1. Code 16h + m is the pattern of the columns 64h + m +
+// 16p, p from 0 to 3, that st_sherry_patterns has at that index: bits 2p and 2p + 1 are the trit plus 1. Blocks, and
+// rows, are whole steps.
+enum { ST_PATTERN_STEP = 128, ST_PATTERN_BYTES = 64 * 5 };
+
+static inline size_t st_pattern_block_bytes(uint32_t block) {
+  return ST_SCALES + block / ST_PATTERN_STEP * (size_t)ST_PATTERN_BYTES;
+}
+
+// For st_form_can_squeeze and st_form_squeeze.
+bool st_can_be_patterns(size_t columns, uint32_t block, const uint8_t *group);
+void st_make_patterns(size_t columns, uint32_t block, const uint8_t *from, uint8_t *to);
 
 // A prepared input seen from inside. Tokens come in tiles of `width` (fewer in the last one); within a tile the tokens
 // are interleaved every 4 codes (every value, for float32), so that the loops that take a tile read one stream:

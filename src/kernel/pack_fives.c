@@ -51,9 +51,9 @@ static uint64_t load_eight(const uint8_t *p) {
   return eight;
 }
 
-bool st_form_can_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *group) {
-  st_fives f = st_fives_of(st_form_squeezed(form, block), columns, block);
-  size_t bytes = f.head + f.columns / ST_STEP * st_step_bytes(form); // of a block of 2-bit codes
+static bool can_be_fives(st_form dense, size_t columns, uint32_t block, const uint8_t *group) {
+  st_fives f = st_fives_of(dense, columns, block);
+  size_t bytes = f.head + f.columns / 16 * 64; // of a block of 2-bit codes
   uint64_t both = 0;
   for (size_t b = 0; b < f.blocks; b++) {
     const uint8_t *codes = group + b * bytes + f.head;
@@ -106,11 +106,23 @@ static void squeeze_block(size_t columns, size_t parts, const uint8_t *from, uin
   }
 }
 
-void st_form_squeeze(st_form form, size_t columns, uint32_t block, const uint8_t *from, uint8_t *to) {
-  st_fives f = st_fives_of(st_form_squeezed(form, block), columns, block);
-  size_t bytes = f.head + f.columns / ST_STEP * st_step_bytes(form); // of a block of 2-bit codes
+static void make_fives(st_form dense, size_t columns, uint32_t block, const uint8_t *from, uint8_t *to) {
+  st_fives f = st_fives_of(dense, columns, block);
+  size_t bytes = f.head + f.columns / 16 * 64; // of a block of 2-bit codes
   for (size_t b = 0; b < f.blocks; b++, from += bytes, to += f.bytes) {
     memmove(to, from, f.head);
     squeeze_block(f.columns, columns_in(&f, b, columns) / 4, from + f.head, to + f.head);
   }
+}
+
+bool st_form_can_squeeze(st_form dense, size_t columns, uint32_t block, const uint8_t *group) {
+  return st_form_is(dense, ST_KIND_PATTERNS) ? st_can_be_patterns(columns, block, group)
+                                             : can_be_fives(dense, columns, block, group);
+}
+
+void st_form_squeeze(st_form dense, size_t columns, uint32_t block, const uint8_t *from, uint8_t *to) {
+  if (st_form_is(dense, ST_KIND_PATTERNS))
+    st_make_patterns(columns, block, from, to);
+  else
+    make_fives(dense, columns, block, from, to);
 }

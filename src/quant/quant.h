@@ -272,5 +272,7 @@ void st_zp_store(const st_format *format, uint16_t d, int zero, const uint8_t *c
 
 // The values of the 16 codes of IQ4_NL and IQ4_XS, twice those of MXFP4, the 4 of Q2_0C, and the 16 of integers.
 extern const int8_t st_iq4_values[16], st_e2m1_doubled[16], st_seq_values[16], st_int4_values[16];
+// Of STQ1_0: four codes of 2 bits, trit + 1; the last 16 are the negations of the first.
+extern const uint8_t st_sherry_patterns[32];
 
 #endif

@@ -5,17 +5,17 @@
 
 enum { GROUPS = 64, SIGNS = 32, SCALE = 40 };
 
-// Codes, trit + 1, of the patterns with sign 0: two bits each, p = 0 in the lowest.
-static const uint8_t patterns[16] = {0xA9, 0x89, 0x29, 0x09, 0xA6, 0x86, 0x26, 0x06,
-                                     0x9A, 0x92, 0x1A, 0x12, 0x6A, 0x62, 0x4A, 0x42};
+// Codes, trit + 1, of the patterns, those with sign 1 last: two bits each, p = 0 in the lowest.
+const uint8_t st_sherry_patterns[32] = {0xA9, 0x89, 0x29, 0x09, 0xA6, 0x86, 0x26, 0x06, 0x9A, 0x92, 0x1A,
+                                        0x12, 0x6A, 0x62, 0x4A, 0x42, 0x01, 0x21, 0x81, 0xA1, 0x04, 0x24,
+                                        0x84, 0xA4, 0x10, 0x18, 0x90, 0x98, 0x40, 0x48, 0x60, 0x68};
 
 static size_t place_of(int group, int p) {
   return (size_t)(64 * (group / 16) + group % 16 + 16 * p);
 }
 
 static int trit_of(int pattern, int p) {
-  int trit = (patterns[pattern & 15] >> 2 * p & 3) - 1;
-  return pattern & 16 ? -trit : trit;
+  return (st_sherry_patterns[pattern] >> 2 * p & 3) - 1;
 }
 
 static void stq1_0_unpack(const uint8_t *step, size_t n, int8_t *trits) {

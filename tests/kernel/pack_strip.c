@@ -126,26 +126,35 @@ static void other_shapes(void **state) {
   }
 }
 
-// A T5 or T5B group made of a T16 or T16B one, in place or before it, equals the one made of the trits, and reads as
-// those.
-static void check_squeeze(const st_kernels *k, st_form from, size_t columns, uint32_t block, st_random *r) {
+static void make_patterns(size_t n, int8_t *trits, st_random *r) {
+  for (size_t k = 0; k < n; k++) {
+    if (k % 64 >= 16) continue;
+    size_t zero = st_random_u64(r) % 4;
+    for (size_t p = 0; p < 4; p++) trits[k + 16 * p] = p == zero ? 0 : st_random_u64(r) % 2 ? 1 : -1;
+  }
+}
+
+// A group of a dense form made of a T16 or T16B one, in place or before it, equals the one made of the trits, and reads
+// as those.
+static void check_squeeze(const st_kernels *k, st_form from, st_form to, size_t columns, uint32_t block, st_random *r) {
   const st_format *f = st_format_get(ST_HF_U8);
-  st_form to = st_form_squeezed(from, block);
   size_t larger = st_form_group_bytes(from, columns, block), smaller = st_form_group_bytes(to, columns, block);
   size_t blocks = block ? (columns + block - 1) / block : 1;
   int8_t *trits = allocate(16 * columns);
   uint8_t *want = allocate(smaller), *room = allocate(larger + 64);
   float *scales = allocate(16 * blocks * sizeof *scales), *row = allocate(columns * sizeof *row);
   for (size_t i = 0; i < 16 * columns; i++) trits[i] = (int8_t)(st_random_u64(r) % 3) - 1;
+  if (st_form_is(to, ST_KIND_PATTERNS)) make_patterns(16 * columns, trits, r);
   for (size_t i = 0; i < 16 * blocks; i++) scales[i] = (float)(1 + i % 7);
   assert_true(smaller <= larger);
   st_form_pack(to, f, columns, block, trits, scales, 16, want);
   for (size_t before = 0; before <= 64; before += 64) {
     memset(room, 0, larger + 64);
     st_form_pack(from, f, columns, block, trits, scales, 16, room + before);
-    assert_true(st_form_can_squeeze(from, columns, block, room + before));
-    st_form_squeeze(from, columns, block, room + before, room);
-    assert_memory_equal(room, want, block ? blocks * st_fives_of(to, columns, block).bytes : smaller);
+    assert_true(st_form_can_squeeze(to, columns, block, room + before));
+    st_form_squeeze(to, columns, block, room + before, room);
+    size_t used = block ? blocks * st_fives_of(to, columns, block).bytes : smaller;
+    assert_memory_equal(room, want, st_form_is(to, ST_KIND_PATTERNS) ? blocks * st_pattern_block_bytes(block) : used);
   }
   st_matrix m = {.form = to, .rows = 16, .columns = columns, .block = block, .group_bytes = smaller, .data = want};
   if (!block) m.scales = scales;
@@ -158,7 +167,7 @@ static void check_squeeze(const st_kernels *k, st_form from, size_t columns, uin
   }
   trits[st_random_u64(r) % (16 * columns)] = 2;
   st_form_pack(from, f, columns, block, trits, scales, 16, room);
-  assert_false(st_form_can_squeeze(from, columns, block, room));
+  assert_false(st_form_can_squeeze(to, columns, block, room));
   free(trits);
   free(want);
   free(room);
@@ -173,14 +182,21 @@ static void squeezed(void **state) {
   st_random_seed(&r, 2);
   assert_int_equal(st_kernels_get("scalar", &scalar, NULL), SETUN_OK);
   for (size_t columns = 1; columns <= 300; columns++) {
-    check_squeeze(&scalar, ST_FORM_T16, columns, 0, &r);
-    check_squeeze(&scalar, ST_FORM_T16B, columns, 512, &r);
-    check_squeeze(&scalar, ST_FORM_T16B, columns, 256, &r);
+    check_squeeze(&scalar, ST_FORM_T16, ST_FORM_T5, columns, 0, &r);
+    check_squeeze(&scalar, ST_FORM_T16B, ST_FORM_T5B, columns, 512, &r);
+    check_squeeze(&scalar, ST_FORM_T16B, ST_FORM_T5B, columns, 256, &r);
   }
-  check_squeeze(&scalar, ST_FORM_T16, 6912, 0, &r);
-  check_squeeze(&scalar, ST_FORM_T16B, 2560, 256, &r);
-  assert_int_equal(st_form_squeezed(ST_FORM_T16B, 64), ST_FORM_T16B);
-  assert_int_equal(st_form_squeezed(ST_FORM_T16B, 128), ST_FORM_T16B);
+  check_squeeze(&scalar, ST_FORM_T16, ST_FORM_T5, 6912, 0, &r);
+  check_squeeze(&scalar, ST_FORM_T16B, ST_FORM_T5B, 2560, 256, &r);
+  check_squeeze(&scalar, ST_FORM_T16B, ST_FORM_SHERRY, 256, 256, &r);
+  check_squeeze(&scalar, ST_FORM_T16B, ST_FORM_SHERRY, 2560, 256, &r);
+  check_squeeze(&scalar, ST_FORM_T16B, ST_FORM_SHERRY, 1024, 512, &r);
+  assert_true(st_form_is_denser(ST_FORM_T5, st_format_get(ST_T16)));
+  assert_true(st_form_is_denser(ST_FORM_T5B, st_format_get(ST_TQ1_0)));
+  assert_true(st_form_is_denser(ST_FORM_SHERRY, st_format_get(ST_STQ1_0_42)));
+  assert_false(st_form_is_denser(ST_FORM_SHERRY, st_format_get(ST_TQ1_0)));
+  assert_false(st_form_is_denser(ST_FORM_T5B, st_format_get(ST_Q2_0)));
+  assert_false(st_form_is_denser(ST_FORM_T5B, st_format_get(ST_PQ2_0)));
 }
 
 int main(void) {

@@ -174,12 +174,15 @@ void st_cpu_matrix_borrow(st_dmatrix *m, void *codes) {
   m->m.data = codes;
 }
 
-// The form of a finalized matrix. Five codes a byte are for tokens with one scale; their sums must not overflow where
-// those of 2-bit codes do not.
-static st_form final_form(const st_device *d, st_form form, st_activation kind, size_t columns, uint32_t block) {
+// The form of a finalized matrix, the last one that is faster here. Denser forms are for tokens with one scale; their
+// sums must not overflow where those of 2-bit codes do not.
+static st_form final_form(const st_device *d, const st_format *format, st_activation kind, size_t columns) {
   enum { MOST_COLUMNS = 1 << 22 };
-  if (!d->kernels.five || kind != ST_ACT_INT8_TOKEN || columns > MOST_COLUMNS) return form;
-  return st_form_squeezed(form, block);
+  if (kind != ST_ACT_INT8_TOKEN || columns > MOST_COLUMNS) return st_form_of(format);
+  for (int form = ST_FORM_COUNT - 1; form >= 0; form--) {
+    if (d->kernels.faster[form] && st_form_is_denser((st_form)form, format)) return (st_form)form;
+  }
+  return st_form_of(format);
 }
 
 st_matrix_info st_cpu_matrix_info(const st_device *d, const st_matrix_desc *desc) {
@@ -187,7 +190,7 @@ st_matrix_info st_cpu_matrix_info(const st_device *d, const st_matrix_desc *desc
   st_form form = st_form_of(format);
   size_t columns = (size_t)desc->shape.columns;
   uint64_t groups = groups_of(desc->shape.rows);
-  st_form final = final_form(d, form, activation_for(desc), columns, format->block);
+  st_form final = final_form(d, format, activation_for(desc), columns);
   return (st_matrix_info){.codes = groups * st_form_group_bytes(form, columns, format->block),
                           .own = groups * st_form_group_bytes(final, columns, format->block),
                           .beside = st_form_has_row_scales(form) ? groups * ST_GROUP * sizeof(float) : 0,
@@ -199,7 +202,8 @@ st_matrix_info st_cpu_matrix_info(const st_device *d, const st_matrix_desc *desc
 
 typedef struct {
   st_dmatrix *m;
-  size_t group_bytes; // in the new form
+  st_form form;       // the new one
+  size_t group_bytes; // in it
   atomic_bool cannot;
 } squeeze_job;
 
@@ -213,7 +217,7 @@ static void check_part(void *context, int index, int threads) {
   size_t first, last;
   share_groups(j, index, threads, &first, &last);
   for (size_t g = first; g < last && !atomic_load(&j->cannot); g++) {
-    if (!st_form_can_squeeze(m->form, m->columns, m->block, m->data + g * m->group_bytes))
+    if (!st_form_can_squeeze(j->form, m->columns, m->block, m->data + g * m->group_bytes))
       atomic_store(&j->cannot, true);
   }
 }
@@ -226,15 +230,15 @@ static void squeeze_part(void *context, int index, int threads) {
   const uint8_t *from = j->m->m.data + first * j->m->m.group_bytes;
   uint8_t *to = (uint8_t *)from;
   for (size_t g = first; g < last; g++, from += j->m->m.group_bytes, to += j->group_bytes) {
-    st_form_squeeze(j->m->m.form, j->m->m.columns, j->m->m.block, from, to);
+    st_form_squeeze(j->form, j->m->m.columns, j->m->m.block, from, to);
   }
 }
 
 setun_status st_cpu_matrix_finalize(st_device *d, st_dmatrix *m, st_pool *pool, setun_error *err) {
   (void)err;
-  st_form form = final_form(d, m->m.form, m->activation, m->m.columns, m->m.block);
+  st_form form = final_form(d, m->format, m->activation, m->m.columns);
   if (form == m->m.form) return SETUN_OK;
-  squeeze_job j = {.m = m, .group_bytes = st_form_group_bytes(form, m->m.columns, m->m.block)};
+  squeeze_job j = {.m = m, .form = form, .group_bytes = st_form_group_bytes(form, m->m.columns, m->m.block)};
   atomic_init(&j.cannot, false);
   st_pool_run(pool, check_part, &j);
   if (atomic_load(&j.cannot)) return SETUN_OK;

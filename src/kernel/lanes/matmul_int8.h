@@ -464,14 +464,14 @@ static void lanes_fill_matmul_int8(st_kernels *k) {
 #define LANES_FILL_TOKEN(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_TOKEN] = lanes_matmul_token_##form;
 #define LANES_FILL_BLOCK(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_BLOCK] = lanes_matmul_block_##form;
 // The scalar table's inputs have other tiles.
-#define LANES_FILL_FIVES(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_TOKEN] = NULL;
+#define LANES_FILL_NONE(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_TOKEN] = NULL;
 #define FORM(id, name, kind, activations, ...)                                                                         \
   ST_IF_TOKEN_##kind##_##activations(LANES_FILL_TOKEN, id) ST_IF_BLOCK_##activations(LANES_FILL_BLOCK, id)             \
-      ST_IF_FIVES_##kind(LANES_FILL_FIVES, id)
+      ST_IF_FIVES_##kind(LANES_FILL_NONE, id) ST_IF_PATTERNS_##kind(LANES_FILL_NONE, id)
 #include "kernel/forms.def"
 #undef LANES_FILL_TOKEN
 #undef LANES_FILL_BLOCK
-#undef LANES_FILL_FIVES
+#undef LANES_FILL_NONE
 }
 
 #endif

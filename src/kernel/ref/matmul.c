@@ -23,7 +23,8 @@ static void locate(const st_matrix *w, const uint8_t *group, size_t step, const 
   *codes = *scales + c.front;
   if (c.kind == ST_KIND_FIVES && c.by_block)
     *scales = group + step * ST_STEP / w->block * st_fives_of(w->form, w->columns, w->block).bytes;
-  if (!c.head || c.kind == ST_KIND_FIVES) return;
+  if (c.kind == ST_KIND_PATTERNS) *scales = group + step * ST_STEP / w->block * st_pattern_block_bytes(w->block);
+  if (!c.head || c.kind == ST_KIND_FIVES || c.kind == ST_KIND_PATTERNS) return;
   size_t each = st_super_steps(w->form, w->block);
   *scales = group + step / each * (c.head + each * bytes);
   *codes = *scales + c.head + step % each * bytes;
@@ -64,6 +65,15 @@ static int five_at(const st_matrix *w, const uint8_t *group, size_t r, size_t co
   return (int)(part == 4 ? last : four / powers[part] % 3) - 1;
 }
 
+// The same for a column of a group of patterns.
+static int pattern_trit_at(const st_matrix *w, const uint8_t *group, size_t r, size_t column) {
+  const uint8_t *step = group + column / w->block * st_pattern_block_bytes(w->block) + ST_SCALES +
+                        column % w->block / ST_PATTERN_STEP * ST_PATTERN_BYTES;
+  size_t in = column % ST_PATTERN_STEP, code = in / 64 * 16 + in % 16, at = 4 * r + code % 4, part = code / 4;
+  unsigned index = (step[part / 2 * 64 + at] >> part % 2 * 4 & 15) | (step[4 * 64 + at] >> part & 1) << 4;
+  return (st_sherry_patterns[index] >> in % 64 / 16 * 2 & 3) - 1;
+}
+
 // The codes of a step; those beyond the matrix's columns are 0.
 static void unpack_codes(const st_matrix *w, const uint8_t *group, size_t step, const uint8_t *in, codes32 out) {
   st_coding c = st_coding_of(w->form);
@@ -72,6 +82,8 @@ static void unpack_codes(const st_matrix *w, const uint8_t *group, size_t step, 
     for (size_t r = 0; r < ST_GROUP; r++) {
       if (c.kind == ST_KIND_FIVES) {
         out[k][r] = column < w->columns ? (int8_t)five_at(w, group, r, column) : 0;
+      } else if (c.kind == ST_KIND_PATTERNS) {
+        out[k][r] = (int8_t)pattern_trit_at(w, group, r, column);
       } else {
         out[k][r] = (int8_t)code_at(&c, in, r, k);
       }
@@ -343,7 +355,9 @@ static void step_of_row(const st_matrix *w, size_t row, size_t step, size_t n, f
     } else {
       if (k % 16 == 0) scale_at(w, scales, codes, r, k / 16, &d, &m);
       if (w->scales) d = w->scales[row];
-      int code = c.kind == ST_KIND_FIVES ? five_at(w, group, r, step * ST_STEP + k) : code_at(&c, codes, r, k);
+      int code = c.kind == ST_KIND_FIVES      ? five_at(w, group, r, step * ST_STEP + k)
+                 : c.kind == ST_KIND_PATTERNS ? pattern_trit_at(w, group, r, step * ST_STEP + k)
+                                              : code_at(&c, codes, r, k);
       float x = (float)code * d;
       out[k] = c.minimums ? x + m : x;
     }

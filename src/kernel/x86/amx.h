@@ -19,11 +19,9 @@ enum {
 // `prepare` stores inputs of 16 and more tokens a second time, in tiles of 16 tokens, with zeros for missing ones. By
 // block also what AVX-512 keeps in tiles of 8 tokens, or of entries.
 typedef struct {
-  int8_t *codes;        // [tokens / 16][columns / 64][16 tokens][64]
-  float *block_scale;   // [tokens / 16][blocks][16]
-  float *block_product; // [tokens / 16][blocks][16]
-  float *half_product;  // [tokens / 16][blocks][2][16]
-  int8_t *rest;         // entry e of a list at 32 * (its `at` + e): 32 codes; 16 of a list's last can be loaded
+  int8_t *codes;      // [tokens / 16][columns / 64][16 tokens][64]
+  float *block_scale; // [tokens / 16][blocks][16]
+  int8_t *rest;       // entry e of a list at 32 * (its `at` + e): 32 codes; 16 of a list's last can be loaded
 } st_amx_view;
 
 static inline bool st_amx_takes(st_activation kind, size_t tokens) {
@@ -37,8 +35,6 @@ static inline size_t st_amx_view_of(st_activation kind, size_t tokens, size_t co
   v->codes = st_view_take(base, &used, all * st_round_up(columns, AMX_DEPTH));
   if (kind == ST_ACT_INT8_TOKEN) return used;
   v->block_scale = st_view_take(base, &used, block_array);
-  v->block_product = st_view_take(base, &used, block_array);
-  v->half_product = st_view_take(base, &used, 2 * block_array);
   size_t entries = (tokens + ST_TILE_MOST) * (st_round_up(columns, ST_STEP) / ST_STEP) + AMX_SIDE;
   v->rest = st_view_take(base, &used, st_round_up(entries * ST_STEP, 64));
   return used;

@@ -19,11 +19,10 @@ enum {
   QUAD = 4                      // tiles of sums that are computed before the first is needed
 };
 
-// A part of a group of rows, unpacked. d and m are for each 32 columns or, where a form has two, 16.
+// A part of a group of rows, unpacked. d is for each 32 columns or, where a form has two, 16.
 typedef struct {
   _Alignas(64) int8_t codes[AMX_PIECE * ST_GROUP];
   _Alignas(64) float d[2 * BLOCKS][ST_GROUP];
-  _Alignas(64) float m[2 * BLOCKS][ST_GROUP];
 } piece;
 
 // The integers of four tiles, twice: while one half is added the other is computed.
@@ -35,7 +34,6 @@ typedef struct {
 typedef struct {
   _Alignas(64) float first[AMX_PASS * ST_GROUP];
   _Alignas(64) float rest[AMX_PASS * ST_GROUP];
-  _Alignas(64) float minimums[AMX_PASS * ST_GROUP];
 } group_sums;
 
 // What lies in st_input.scratch.
@@ -72,13 +70,27 @@ LANES_INLINE void unpack_blocks(st_form form, lanes_stream *s, size_t blocks, pi
       vf d, m;
       lanes_scales(form, s, sub, &d, &m);
       vf_store(p->d[c.subs * b + (size_t)sub], d);
-      if (c.minimums) vf_store(p->m[c.subs * b + (size_t)sub], m);
     }
     lanes_advance(form, s);
   }
   if (blocks % 2) memset(out, 0, ST_STEP * ST_GROUP);
   // The tile instructions do not tell the compiler that they read memory: earlier writes must be complete.
   __asm__ volatile("" ::"r"(p) : "memory");
+}
+
+// Whole blocks of five codes a byte, with a scale each.
+static void unpack_fives(lanes_stream *s, size_t blocks, piece *p) {
+  int8_t *out = p->codes;
+  for (size_t b = 0; b < blocks; b += s->each) {
+    size_t n = blocks - b < s->each ? blocks - b : s->each;
+    st_vbmi_unpack(s->scales + ST_SCALES, n * ST_STEP, 1, (uint8_t *)out);
+    vf d = vf_half(s->scales);
+    for (size_t i = 0; i < n; i++) vf_store(p->d[b + i], d);
+    out += n * ST_STEP * ST_GROUP;
+    s->scales += ST_SCALES + 64 * st_five_pieces(s->each * ST_STEP);
+  }
+  if (blocks % 2) memset(out, 0, ST_STEP * ST_GROUP);
+  __asm__ volatile("" ::"r"(p) : "memory"); // as above
 }
 
 #define UNPACK(form)                                                                                                   \
@@ -184,18 +196,6 @@ static void add_piece_16(const piece *p, size_t blocks, const int8_t *a, const f
   add_piece(2, p, blocks, a, scales, fresh, out);
 }
 
-// Sums += m * (sum of the values of a sub-block's codes): a loop of its own, since 32 sums leave no registers.
-static void add_minimums(const piece *p, size_t subs, const float *products, bool fresh, float *out) {
-  vf sums[AMX_SIDE];
-  load_sums(fresh, out, sums);
-  for (size_t i = 0; i < subs; i++, products += AMX_SIDE) {
-    vf m = vf_load(p->m[i]);
-#pragma GCC unroll 16
-    for (size_t t = 0; t < AMX_SIDE; t++) sums[t] = vf_fma(m, vf_set(products[t]), sums[t]);
-  }
-  store_sums(sums, out);
-}
-
 // By token: sums += d * integers, of blocks of `each` times 64 columns.
 static void add_piece_token(const piece *p, size_t blocks, const int8_t *a, size_t each, bool fresh, float *out) {
   vf sums[AMX_SIDE];
@@ -218,8 +218,7 @@ static void add_piece_token(const piece *p, size_t blocks, const int8_t *a, size
 }
 
 // 16 tokens from `token` on with the piece of `blocks` that begins at block `first` of the columns.
-static void add_tokens(const job *j, const piece *p, size_t token, size_t first, size_t blocks, float *sums,
-                       float *minimums) {
+static void add_tokens(const job *j, const piece *p, size_t token, size_t first, size_t blocks, float *sums) {
   const st_coding c = st_coding_of(j->w->form);
   const int8_t *a = j->tiles.codes + token * j->padded + first * ST_STEP * AMX_SIDE;
   size_t at = token * j->v.blocks + first * AMX_SIDE;
@@ -231,8 +230,6 @@ static void add_tokens(const job *j, const piece *p, size_t token, size_t first,
     add_piece_32(p, blocks, a, j->tiles.block_scale + at, !first, sums);
   else
     add_piece_16(p, blocks, a, j->tiles.block_scale + at, !first, sums);
-  const float *products = c.subs == 1 ? j->tiles.block_product + at : j->tiles.half_product + 2 * at;
-  if (c.minimums) add_minimums(p, c.subs * blocks, products, !first, minimums);
 }
 
 // Up to 16 entries of a block's list whose integers are waiting.
@@ -295,14 +292,12 @@ static void add_rest(const job *j, const piece *p, size_t first, size_t end, siz
 
 // The floats of tokens [first, end) and of 16 rows.
 static void finish_group(const job *j, size_t row, size_t last, size_t first, size_t end, const group_sums *g) {
-  bool minimums = st_coding_of(j->w->form).minimums;
   for (size_t t = first, at = 0; t < end; t++, at += ST_GROUP) {
     vf y = vf_load(g->first + at);
     if (j->input->kind == ST_ACT_INT8_TOKEN)
       y = vf_div(y, vf_set(j->v.scale[t]));
     else
       y = vf_add(y, vf_load(g->rest + at));
-    if (minimums) y = vf_add(y, vf_load(g->minimums + at));
     lanes_output(j->w->form, j->w, row, last, y, j->out + t * j->stride);
   }
 }
@@ -318,7 +313,7 @@ static void one_group(const job *j, size_t row, size_t last, size_t first, size_
     j->unpack(&s, blocks, p);
     for (size_t t = first; t < end; t += AMX_SIDE) {
       size_t at = (t - first) * ST_GROUP;
-      add_tokens(j, p, t, b, blocks, g->first + at, g->minimums + at);
+      add_tokens(j, p, t, b, blocks, g->first + at);
     }
     if (j->input->kind == ST_ACT_INT8_BLOCK) add_rest(j, p, first, end, b, blocks, g->rest);
   }
@@ -328,9 +323,12 @@ static void one_group(const job *j, size_t row, size_t last, size_t first, size_
 static void multiply_groups(job *j, size_t first, size_t last) {
   static void (*const unpacks[ST_FORM_COUNT])(lanes_stream *, size_t, piece *) = {
 #define UNPACKS(form) [ST_FORM_##form] = unpack_##form,
-#define FORM(id, name, kind, activations, ...) ST_IF_BLOCK_##activations(UNPACKS, id)
+#define UNPACKS_FIVES(form) [ST_FORM_##form] = unpack_fives,
+#define FORM(id, name, kind, activations, ...)                                                                         \
+  ST_IF_BLOCK_##activations(UNPACKS, id) ST_IF_FIVES_##kind(UNPACKS_FIVES, id)
 #include "kernel/forms.def"
 #undef UNPACKS
+#undef UNPACKS_FIVES
   };
   // A pass is whole chunks and whole tiles.
   size_t tokens = j->input->tokens, unit = 2 * st_chunk_tokens(tokens, LANES_TILE);
@@ -352,7 +350,8 @@ static void amx_blocks_matmul(const st_matrix *w, const st_input *input, size_t 
                               size_t stride) {
   bool by_token = input->kind == ST_ACT_INT8_TOKEN;
   if (!st_amx_takes(input->kind, input->tokens) || (by_token && !token_tiles(w))) {
-    st_avx512_int8_matmul(w->form, input->kind)(w, input, first, last, out, stride);
+    bool fives = st_form_is(w->form, ST_KIND_FIVES);
+    (fives ? st_vbmi_matmul(w->form) : st_avx512_int8_matmul(w->form, input->kind))(w, input, first, last, out, stride);
     return;
   }
   job j = {.w = w, .input = input, .v = st_view_input(input), .out = out, .stride = stride};
@@ -363,13 +362,17 @@ static void amx_blocks_matmul(const st_matrix *w, const st_input *input, size_t 
   _tile_release();
 }
 
+// Forms with minimums stay with AVX-512: in tiles, with their sums of minimums apart, SmolLM2's prompts (Q4_1) took 8
+// to 18% longer.
 void st_amx_blocks(st_kernels *k) {
-#define FILL(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_BLOCK] = amx_blocks_matmul;
+#define FILL(form)                                                                                                     \
+  if (!st_coding_of(ST_FORM_##form).minimums) k->matmul[ST_FORM_##form][ST_ACT_INT8_BLOCK] = amx_blocks_matmul;
 #define FORM(id, name, kind, activations, ...) ST_IF_BLOCK_##activations(FILL, id)
 #include "kernel/forms.def"
 #undef FILL
   for (int form = 0; form < ST_FORM_COUNT; form++) { // of trits with scales by block, whose integers end as blocks do
-    bool by_block = st_coding_of((st_form)form).by_block && st_form_is((st_form)form, ST_KIND_CODES);
+    bool fives = st_form_is((st_form)form, ST_KIND_FIVES) && k->faster[form];
+    bool by_block = st_coding_of((st_form)form).by_block && (fives || st_form_is((st_form)form, ST_KIND_CODES));
     if (by_block && st_form_takes((st_form)form, ST_ACT_INT8_TOKEN)) {
       k->matmul[form][ST_ACT_INT8_TOKEN] = amx_blocks_matmul;
     }

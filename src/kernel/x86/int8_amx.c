@@ -1,5 +1,5 @@
 // AMX: inputs, and products of trits with a scale a row with many int8 tokens in tiles of 16 x 16 sums. Fewer than 16
-// tokens are AVX-512's.
+// tokens are AVX-512's, and so are the forms that matrices have: five codes a byte where there is VBMI.
 //
 // Operand A is a tile of activations, 16 tokens x 64 columns, as `prepare` keeps them a second time; operand B is a
 // tile of weights, 16 quadruples of columns x 16 rows, which is what 4 blocks of 2-bit codes become when their bit
@@ -37,13 +37,13 @@ static void copy_codes(const st_input *input, const st_view *v, const st_amx_vie
   }
 }
 
-// Copies a block array's `rows` words a block of the tile of LANES_TILE tokens that begins at token `first`, `count` of
-// which are there.
-static void copy_words(const float *from, float *to, size_t blocks, size_t rows, size_t first, size_t count) {
+// Copies the scales of blocks of the tile of LANES_TILE tokens that begins at token `first`, `count` of which are
+// there.
+static void copy_scales(const float *from, float *to, size_t blocks, size_t first, size_t count) {
   __mmask8 there = (__mmask8)lanes_mask(count);
-  from += rows * first * blocks;
-  to += rows * (first / AMX_SIDE * AMX_SIDE) * blocks + first % AMX_SIDE;
-  for (size_t i = 0; i < rows * blocks; i++, from += count, to += AMX_SIDE) {
+  from += first * blocks;
+  to += first / AMX_SIDE * AMX_SIDE * blocks + first % AMX_SIDE;
+  for (size_t i = 0; i < blocks; i++, from += count, to += AMX_SIDE) {
     _mm256_storeu_ps(to, _mm256_maskz_loadu_ps(there, from));
   }
 }
@@ -74,17 +74,29 @@ void st_amx_prepare(const st_input *input, const float *x, size_t stride, const 
   if (input->kind != ST_ACT_INT8_BLOCK) return;
   for (size_t t = first; t < last; t += LANES_TILE) {
     size_t count = t < input->tokens ? st_tile_tokens(input->tokens, t, LANES_TILE) : 0;
-    copy_words(v.block_scale, tiles.block_scale, v.blocks, 1, t, count);
-    copy_words(v.block_product, tiles.block_product, v.blocks, 1, t, count);
-    copy_words(v.half_product, tiles.half_product, v.blocks, 2, t, count);
+    copy_scales(v.block_scale, tiles.block_scale, v.blocks, t, count);
     if (count && t % st_chunk_tokens(input->tokens, LANES_TILE) == 0) copy_lists(input, &v, &tiles, t);
   }
 }
 
-// Spreads `columns` (a multiple of 16, at most AMX_PIECE) of a group into tiles of B; what is left of the last one is
-// zero.
-LANES_INLINE void unpack(st_form form, const uint8_t *codes, size_t columns, uint8_t *out) {
-  for (size_t k = 0; k < columns; k += 16, codes += 64, out += 256) {
+// Columns of a group that are spread at once: whole pieces of five codes a byte, and whole tiles.
+LANES_INLINE size_t piece_of(st_form form) {
+  enum { FIVES = 3 * 5 * AMX_DEPTH };
+  return st_form_is(form, ST_KIND_FIVES) ? FIVES : AMX_PIECE;
+}
+
+// Spreads `columns` (a multiple of 16, at most a piece) of a group, from column k on, into tiles of B; what is left of
+// the last one is zero. Five codes a byte end with the matrix's columns.
+LANES_INLINE void unpack(st_form form, const st_matrix *w, const uint8_t *group, size_t k, size_t columns,
+                         uint8_t *out) {
+  if (st_form_is(form, ST_KIND_FIVES)) {
+    size_t left = w->columns - k < columns ? w->columns - k : columns, written = st_round_up(left, 4);
+    st_vbmi_unpack(group + k / ST_FIVE_COLUMNS * 64, left, 0, out);
+    memset(out + written * ST_GROUP, 0, (st_round_up(columns, AMX_DEPTH) - written) * ST_GROUP);
+    return;
+  }
+  const uint8_t *codes = group + k * 4;
+  for (size_t at = 0; at < columns; at += 16, codes += 64, out += 256) {
     lanes_prefetch(codes);
     for (int pair = 0; pair < 4; pair++) {
       _mm512_storeu_si512(out + 64 * pair, vb_codes(form, codes, pair));
@@ -139,11 +151,11 @@ LANES_INLINE void two_groups(st_form form, const st_matrix *w, const st_input *i
   const uint8_t *other = row + ST_GROUP < last ? group + w->group_bytes : group;
   const st_amx_view tiles = st_amx_view_input(input);
   size_t padded = st_round_up(input->columns, AMX_DEPTH);
-  for (size_t k = 0; k < v->padded; k += AMX_PIECE) {
-    size_t columns = v->padded - k < AMX_PIECE ? v->padded - k : AMX_PIECE,
-           steps = (columns + AMX_DEPTH - 1) / AMX_DEPTH;
-    unpack(form, group + k * 4, columns, s->weights[0]);
-    unpack(form, other + k * 4, columns, s->weights[1]);
+  const size_t piece = piece_of(form);
+  for (size_t k = 0; k < v->padded; k += piece) {
+    size_t columns = v->padded - k < piece ? v->padded - k : piece, steps = (columns + AMX_DEPTH - 1) / AMX_DEPTH;
+    unpack(form, w, group, k, columns, s->weights[0]);
+    unpack(form, w, other, k, columns, s->weights[1]);
     for (size_t t = first; t < end; t += 2 * AMX_SIDE) {
       const int8_t *a = tiles.codes + t * padded + k * AMX_SIDE;
       const int8_t *b = t + AMX_SIDE < end ? a + AMX_SIDE * padded : a;
@@ -156,7 +168,8 @@ LANES_INLINE void two_groups(st_form form, const st_matrix *w, const st_input *i
 LANES_INLINE void multiply_rows(st_form form, const st_matrix *w, const st_input *input, size_t first, size_t last,
                                 float *out, size_t stride) {
   if (!st_amx_takes(input->kind, input->tokens)) {
-    st_avx512_int8_matmul(form, ST_ACT_INT8_TOKEN)(w, input, first, last, out, stride);
+    bool fives = st_form_is(form, ST_KIND_FIVES);
+    (fives ? st_vbmi_matmul(form) : st_avx512_int8_matmul(form, ST_ACT_INT8_TOKEN))(w, input, first, last, out, stride);
     return;
   }
   st_view v = st_view_input(input);
@@ -175,7 +188,8 @@ LANES_INLINE void multiply_rows(st_form form, const st_matrix *w, const st_input
                                 size_t stride) {                                                                       \
     multiply_rows(ST_FORM_##form, w, input, first, last, out, stride);                                                 \
   }
-#define FORM(id, name, kind, activations, ...) ST_IF_TOKEN_##kind##_##activations(MATMUL, id)
+#define FORM(id, name, kind, activations, ...)                                                                         \
+  ST_IF_TOKEN_##kind##_##activations(MATMUL, id) ST_IF_FIVES_##kind(MATMUL, id)
 #include "kernel/forms.def"
 
 // Multiply-adds of tiles that stay in registers.
@@ -203,16 +217,21 @@ static uint64_t amx_peak_int8(uint64_t n) {
 }
 
 void st_amx_init(st_kernels *k) {
-  k->five = false; // tiles take 2 bits a code
   k->scratch_bytes = AMX_SCRATCH;
   k->input_bytes = st_amx_input_bytes;
   k->prepare = st_amx_prepare;
 // Those with a scale a block are in blocks_amx.c.
 #define FILL(id)                                                                                                       \
   if (!st_coding_of(ST_FORM_##id).by_block) k->matmul[ST_FORM_##id][ST_ACT_INT8_TOKEN] = amx_matmul_##id;
-#define FORM(id, name, kind, activations, ...) ST_IF_TOKEN_##kind##_##activations(FILL, id)
+// Fives where there is VBMI, whose products few tokens take.
+#define FILL_FIVES(id)                                                                                                 \
+  if (k->faster[ST_FORM_##id] && !st_coding_of(ST_FORM_##id).by_block)                                                 \
+    k->matmul[ST_FORM_##id][ST_ACT_INT8_TOKEN] = amx_matmul_##id;
+#define FORM(id, name, kind, activations, ...)                                                                         \
+  ST_IF_TOKEN_##kind##_##activations(FILL, id) ST_IF_FIVES_##kind(FILL_FIVES, id)
 #include "kernel/forms.def"
 #undef FILL
+#undef FILL_FIVES
   k->peak_int8 = amx_peak_int8;
   st_amx_blocks(k);
 }

@@ -145,9 +145,35 @@ LANES_INLINE void multiply(st_form form, const st_matrix *w, const st_input *inp
 #define FORM(id, name, kind, ...) ST_IF_FIVES_##kind(MATMUL, id)
 #include "kernel/forms.def"
 
+st_avx512_matmul *st_vbmi_matmul(st_form form) {
+  static st_avx512_matmul *const products[ST_FORM_COUNT] = {
+#define PRODUCT(form) [ST_FORM_##form] = matmul_##form,
+#define FORM(id, name, kind, ...) ST_IF_FIVES_##kind(PRODUCT, id)
+#include "kernel/forms.def"
+#undef PRODUCT
+  };
+  return products[form];
+}
+
+void st_vbmi_unpack(const uint8_t *pieces, size_t columns, int offset, uint8_t *out) {
+  uint8_t bytes[3][64];
+  make_tables(bytes);
+  fives tables = load_tables((const uint8_t(*)[64])bytes);
+  const vb less = _mm512_set1_epi8((char)offset);
+  for (size_t k = 0; k < columns; k += ST_FIVE_COLUMNS, pieces += 64) {
+    vb parts[5];
+    lanes_prefetch(pieces);
+    unpack(&tables, pieces, parts);
+    parts[1] = _mm512_srli_epi16(parts[1], 2);
+    parts[3] = _mm512_srli_epi16(parts[3], 2);
+    for (size_t i = 0; i < 5 && k + 4 * i < columns; i++, out += 64)
+      _mm512_storeu_si512(out, _mm512_sub_epi8(parts[i], less));
+  }
+}
+
 void st_vbmi_init(st_kernels *k) {
-  k->five = true;
-#define FILL(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_TOKEN] = matmul_##form;
+  st_vbmi_patterns(k);
+#define FILL(form) k->matmul[ST_FORM_##form][ST_ACT_INT8_TOKEN] = matmul_##form, k->faster[ST_FORM_##form] = true;
 #define FORM(id, name, kind, ...) ST_IF_FIVES_##kind(FILL, id)
 #include "kernel/forms.def"
 #undef FILL

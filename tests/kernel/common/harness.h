@@ -84,6 +84,8 @@ typedef struct {
 bool has_block(st_form form);
 // A format that becomes the form, of `block` columns where the form leaves that open.
 st_format format_for(st_form form, uint32_t block);
+// Columns rounded up to what a form can have.
+size_t whole_columns(st_form form, uint32_t block, size_t columns);
 // Formats whose blocks are made and decoded here rather than by their own functions.
 bool is_made_here(st_format_id id);
 matrix make_matrix(st_form form, size_t rows, size_t columns, uint32_t block, mode how);

@@ -15,13 +15,23 @@ bool has_block(st_form form) {
   return st_coding_of(form).by_block;
 }
 
-static inline bool is_fives(st_form form) {
-  return st_form_is(form, ST_KIND_FIVES);
+static inline bool has_code3(st_form form) {
+  return st_form_is(form, ST_KIND_CODES);
+}
+
+static inline bool has_patterns(st_form form) {
+  return st_form_is(form, ST_KIND_PATTERNS);
+}
+
+size_t whole_columns(st_form form, uint32_t block, size_t columns) {
+  bool whole = st_form_rows_taken(form) == ST_FORM_BLOCKS || has_patterns(form);
+  return whole ? st_round_up(columns, format_for(form, block).block) : columns;
 }
 
 st_format format_for(st_form form, uint32_t block) {
   st_form_rows rows = st_form_rows_taken(form);
   st_scale_kind scales = has_block(form) ? ST_SCALE_BLOCK : ST_SCALE_OUTER;
+  if (has_patterns(form)) block = (uint32_t)st_round_up(block, ST_PATTERN_STEP);
   if (rows == ST_FORM_TRITS) return (st_format){.id = ST_HF_U8, .block = block, .scales = scales};
   const st_format *found = NULL; // the last with such blocks, or the first: of groups of 64 and 128 one with bfloat16
   for (int id = 0; id < ST_FORMAT_COUNT; id++) {
@@ -105,6 +115,18 @@ static float make_format_blocks(st_format f, size_t columns, mode how, uint8_t *
   return largest;
 }
 
+// Makes each four columns 16 apart have exactly one zero.
+static void make_patterns(size_t columns, int8_t *trits) {
+  for (size_t k = 0; k < columns; k++) {
+    if (k % 64 >= 16) continue;
+    size_t zero = random_below(4);
+    for (size_t p = 0; p < 4; p++) {
+      int8_t *trit = &trits[k + 16 * p];
+      *trit = (int8_t)(p == zero ? 0 : *trit ? *trit : 1);
+    }
+  }
+}
+
 // The source bytes of all rows, which st_form_pack takes 16 rows at a time.
 static void make_rows(matrix *w, mode how, uint8_t *source, size_t row_bytes, float *scales) {
   size_t rows = w->m.rows, columns = w->m.columns;
@@ -136,12 +158,17 @@ static void make_rows(matrix *w, mode how, uint8_t *source, size_t row_bytes, fl
         dense[k] = x;
         continue;
       }
-      int trit = pick(how, -1, is_fives(w->m.form) ? 1 : 2, k == chosen);
+      int trit = pick(how, -1, has_code3(w->m.form) ? 2 : 1, k == chosen);
       bytes[k] = (uint8_t)trit;
       size_t blocks = w->m.block ? (columns + w->m.block - 1) / w->m.block : 1;
       float *scale = &scales[w->m.block ? r * blocks + k / w->m.block : r];
       if (w->m.block ? k % w->m.block == 0 : k == 0) *scale = random_scale(how);
       dense[k] = (float)trit * *scale;
+    }
+    if (!has_patterns(w->m.form)) continue;
+    make_patterns(columns, (int8_t *)bytes);
+    for (size_t k = 0; k < columns; k++) {
+      dense[k] = (float)(int8_t)bytes[k] * scales[r * (columns / w->m.block) + k / w->m.block];
     }
   }
 }

@@ -152,7 +152,7 @@ static void check_row(const st_kernels *k, const matrix *w) {
 
 static void check_shape(const st_kernels *k, const st_kernels *reference, st_form form, size_t rows, size_t columns,
                         uint32_t block, mode how, size_t tokens) {
-  if (st_form_rows_taken(form) == ST_FORM_BLOCKS) columns = st_round_up(columns, format_for(form, block).block);
+  columns = whole_columns(form, block, columns);
   matrix w = make_matrix(form, rows, columns, block, how);
   for (int kind = 0; kind < ST_ACT_COUNT; kind++) {
     if (k->matmul[form][kind]) check_product(k, reference, &w, (st_activation)kind, how, tokens);
