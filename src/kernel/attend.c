@@ -6,6 +6,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 st_key_range st_attend_parts(const st_attend *a) {
   size_t last = a->n_keys + (a->n_tokens ? a->n_tokens - 1 : 0);
@@ -13,9 +14,14 @@ st_key_range st_attend_parts(const st_attend *a) {
   return (st_key_range){first / ST_PART, (last + ST_PART - 1) / ST_PART};
 }
 
+// One of two parts has the largest score.
+static float exp_of(float x) {
+  return x == 0 ? 1.0f : st_ref_exp(x);
+}
+
 static void merge(const float *part_out, const float part_state[2], size_t n, float *out, float state[2]) {
   float largest = part_state[0] > state[0] ? part_state[0] : state[0];
-  float before = st_ref_exp(state[0] - largest), now = st_ref_exp(part_state[0] - largest);
+  float before = exp_of(state[0] - largest), now = exp_of(part_state[0] - largest);
   state[0] = largest;
   state[1] = state[1] * before + part_state[1] * now;
   for (size_t d = 0; d < n; d++) out[d] = out[d] * before + part_out[d] * now;
@@ -58,12 +64,13 @@ static void *take(uint8_t *base, size_t *used, size_t bytes) {
 static size_t lay_out(setun_kv_type keys, size_t queries, size_t head_dim, void *base, st_attend_memory *m) {
   size_t used = 0, sums = queries * (head_dim + 2) * sizeof(float);
   *m = (st_attend_memory){.codes.columns = st_round_up(head_dim, ST_STEP)};
+  m->codes.row_bytes = m->codes.columns * st_kv_format_of(keys)->code_bits / 8;
   m->scores = take(base, &used, queries * ST_SCORES * sizeof(float));
   m->sums = take(base, &used, sums);
   m->next = take(base, &used, sums);
   if (!st_kv_is_codes(keys)) return used;
   m->row = take(base, &used, head_dim * sizeof(float));
-  m->codes.codes = take(base, &used, queries * m->codes.columns * sizeof(int16_t));
+  m->codes.codes = take(base, &used, queries * m->codes.row_bytes);
   m->codes.scales = take(base, &used, queries * sizeof(float));
   m->codes.sums = take(base, &used, queries * sizeof(int32_t));
   return used;
@@ -80,8 +87,16 @@ st_attend_memory st_attend_memory_of(const st_attend *a, void *scratch) {
   return m;
 }
 
+static void store_code(int8_t *codes, uint32_t bits, size_t i, int code) {
+  int16_t wide = (int16_t)code;
+  if (bits == 8)
+    codes[i] = (int8_t)code;
+  else
+    memcpy(codes + 2 * i, &wide, sizeof wide);
+}
+
 // Codes of a query, at most `most` units; their scale, and their sum.
-static float quantize_query(const float *x, size_t n, float most, int16_t *codes, int32_t *sum) {
+static float quantize_query(const float *x, size_t n, float most, uint32_t bits, int8_t *codes, int32_t *sum) {
   const float rounder = 12582912.0f; // ties to even
   float largest = 0;
   bool finite = true;
@@ -90,8 +105,9 @@ static float quantize_query(const float *x, size_t n, float most, int16_t *codes
   float inverse = finite && largest >= ST_FACTOR_LEAST ? most / largest : 0;
   *sum = 0;
   for (size_t d = 0; d < n; d++) {
-    codes[d] = finite ? (int16_t)((x[d] * inverse + rounder) - rounder) : 0;
-    *sum += codes[d];
+    int code = finite ? (int)((x[d] * inverse + rounder) - rounder) : 0;
+    store_code(codes, bits, d, code);
+    *sum += code;
   }
   return finite ? largest / most : NAN;
 }
@@ -102,14 +118,14 @@ const st_attend_codes *st_attend_prepare(const st_kernels *k, const st_attend *a
   const st_attend_codes *c = &m->codes;
   // Sums of products with the largest codes of keys must fit into 32 bits.
   float fit = 0x1p31f / (float)st_kv_offset(f->key_bits) / (float)c->columns - 1,
-        most = fit < 16383 ? floorf(fit) : 16383;
+        limit = f->code_bits == 8 ? 127 : 16383, most = fit < limit ? floorf(fit) : limit;
   for (size_t i = 0; i < st_attend_queries(a); i++) {
     const float *from = a->q + i / a->n_q * a->token_stride + i % a->n_q * a->q_stride;
-    int16_t *codes = c->codes + i * c->columns;
+    int8_t *codes = c->codes + i * c->row_bytes;
     for (size_t d = 0; d < a->head_dim; d++) m->row[d] = from[d] * a->scale;
     if (f->rotated) st_kv_rotate(k, m->row, a->head_dim);
-    for (size_t d = a->head_dim; d < c->columns; d++) codes[d] = 0;
-    c->scales[i] = quantize_query(m->row, a->head_dim, most, codes, &c->sums[i]);
+    memset(codes, 0, c->row_bytes);
+    c->scales[i] = quantize_query(m->row, a->head_dim, most, f->code_bits, codes, &c->sums[i]);
   }
   return c;
 }

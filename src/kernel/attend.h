@@ -41,10 +41,11 @@ struct st_attend {
 
 // Queries for keys that are codes.
 typedef struct st_attend_codes {
-  int16_t *codes; // [queries][columns]
-  float *scales;  // [queries]; NaN: a number is not finite
-  int32_t *sums;  // [queries] of the codes
-  size_t columns; // of a head, padded to ST_STEP with zeros
+  int8_t *codes;    // [queries][row_bytes]: int16 or int8, as many bits as the format's code_bits
+  float *scales;    // [queries]; NaN: a number is not finite
+  int32_t *sums;    // [queries] of the codes
+  size_t columns;   // of a head, padded to ST_STEP with zeros
+  size_t row_bytes; // of these
 } st_attend_codes;
 
 // A part, and the destination of its results.
@@ -87,7 +88,9 @@ void st_attend_finish(const st_kernels *k, const st_attend *a, const float *sums
 
 // The factors of values that are codes are codes of at most that many units for the largest of a block; a largest
 // one below ST_FACTOR_LEAST counts as zero.
-#define ST_FACTOR_MOST 32767.0f
+static inline float st_factor_most(setun_kv_type values) {
+  return st_kv_format_of(values)->code_bits == 8 ? 127.0f : 32767.0f;
+}
 #define ST_FACTOR_LEAST 0x1p-100f
 
 // Memory for one thread that computes up to that many queries, and its contents; aligned to 64.

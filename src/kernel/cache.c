@@ -8,8 +8,8 @@
 #include <string.h>
 
 static const st_kv_format formats[] = {
-#define KV_FORMAT(id, text, key, value, turned)                                                                        \
-  [SETUN_KV_##id] = {.name = text, .key_bits = key, .value_bits = value, .rotated = turned},
+#define KV_FORMAT(id, text, key, value, meet, turned)                                                                  \
+  [SETUN_KV_##id] = {.name = text, .key_bits = key, .value_bits = value, .code_bits = meet, .rotated = turned},
 #include "kernel/cache_formats.def"
 };
 
@@ -73,17 +73,22 @@ static float nearest(float x) {
 
 static float code_of(float x, float inverse, float most) {
   x *= inverse;
-  return nearest(x < -most ? -most : x > most - 1 ? most - 1 : x);
+  x = x < -most ? -most : x;
+  return nearest(x > most - 1 ? most - 1 : x);
 }
 
-// The squared errors of codes in these steps, summed in 8 lanes.
+// The squared errors of codes in these steps, summed in 8 lanes, in loops that the compiler vectorizes.
 static float squared_error(const float *x, size_t n, float scale, float most) {
-  enum { LANES = 8 };
-  float sums[LANES] = {0}, inverse = 1.0f / scale;
-  for (size_t i = 0; i + LANES <= n; i += LANES) {
-    for (size_t j = 0; j < LANES; j++) {
+  enum { LANES = 8, PIECE = 64 };
+  float sums[LANES] = {0}, squares[PIECE], inverse = 1.0f / scale;
+  for (size_t i = 0, count; i + LANES <= n; i += count) {
+    count = n - i < PIECE ? (n - i) / LANES * LANES : PIECE;
+    for (size_t j = 0; j < count; j++) {
       float off = x[i + j] - code_of(x[i + j], inverse, most) * scale;
-      sums[j] += off * off;
+      squares[j] = off * off;
+    }
+    for (size_t j = 0; j < count; j += LANES) {
+      for (size_t l = 0; l < LANES; l++) sums[l] += squares[j + l];
     }
   }
   for (size_t i = n / LANES * LANES; i < n; i++) {
@@ -118,21 +123,21 @@ static uint16_t choose_scale(uint32_t bits, const float *x, size_t n) {
   return best;
 }
 
-// Which of 4 neighbours is at byte j of a lane.
-static size_t byte_of(size_t number) {
-  return (number & 1) << 1 | (number >> 1 & 1);
+// Which byte of a lane a number of 4 neighbours is: see the header.
+static size_t byte_of(setun_kv_type type, size_t number) {
+  return formats[type].code_bits == 8 ? number : (number & 1) << 1 | (number >> 1 & 1);
 }
 
 st_kv_code st_kv_code_of(setun_kv_type type, bool keys, size_t head_dim, size_t at, size_t column) {
   uint32_t bits = bits_of(type, keys);
   size_t step = column / ST_STEP, in = column % ST_STEP;
   if (!keys) {
-    size_t piece = at / 4 * 64 + 4 * (in % ST_GROUP) + byte_of(at % 4), half = in / ST_GROUP;
+    size_t piece = at / 4 * 64 + 4 * (in % ST_GROUP) + byte_of(type, at % 4), half = in / ST_GROUP;
     if (bits == 4) return (st_kv_code){.at = ST_KV_SCALES + step * ST_VALUE_BYTES + piece, .shift = half ? 4 : 0};
     return (st_kv_code){.at = ST_KV_SCALES + (2 * step + half) * ST_VALUE_BYTES + piece};
   }
   size_t from = ST_KV_SCALES + (at / ST_GROUP * (padded(head_dim) / ST_STEP) + step) * st_kv_step_bytes(bits);
-  size_t piece = in / 4, byte = 4 * (at % ST_GROUP) + byte_of(in % 4), shared = bits < 8 ? 2 : 1;
+  size_t piece = in / 4, byte = 4 * (at % ST_GROUP) + byte_of(type, in % 4), shared = bits < 8 ? 2 : 1;
   return (st_kv_code){.at = from + piece / shared * 64 + byte,
                       .shift = piece % shared ? 4 : 0,
                       .high = from + st_kv_low_bytes(bits) + piece / 4 * 64 + byte,

@@ -8,6 +8,8 @@
 #include "kernel/attend.h"
 #include "kernel/kernel.h"
 
+#include <stdatomic.h>
+
 typedef struct st_arena_chunk st_arena_chunk;
 
 struct st_device {
@@ -55,6 +57,7 @@ struct st_queue {
   uint8_t *product_scratch; // [threads][kernels->scratch_bytes]
   float *partial;           // [n_ctx / ST_PART][n_head][head_dim + 2]: the results of parts of one token's keys
   size_t partial_parts;
+  atomic_size_t *parts_left; // [n_head] that no thread has computed yet, by the first head of a unit
 };
 
 _Static_assert((int)ST_CACHE_POSITIONS == (int)ST_KEYS && (int)ST_CACHE_PART == (int)ST_PART, "pages and parts");

@@ -601,9 +601,19 @@ static float *partial_of(const attend_job *j, size_t part, uint32_t head, float 
   return j->q->partial + at * j->cache->shape.head_dim;
 }
 
+// Merges the parts of a unit's query heads, once all are computed.
+static void merge_parts(const attend_job *j, const st_attend *heads, uint32_t first) {
+  float *state, *sums = partial_of(j, j->parts.first, first, &state);
+  for (size_t part = j->parts.first; part < j->parts.last; part++) {
+    float *part_state, *part_sums = partial_of(j, part, first, &part_state);
+    st_attend_merge(heads, part, part_sums, part_state, sums, state);
+  }
+  st_attend_finish(j->q->kernels, heads, sums, state, attended(j, 0, first));
+}
+
 static void attend_parts_part(void *context, int index, int threads) {
   attend_job *j = context;
-  size_t parts = j->parts.last - j->parts.first, begin, end;
+  size_t parts = j->parts.last - j->parts.first, begin, end, next = SIZE_MAX; // next: the unit after the last one
   uint32_t prepared = j->args->n_head; // the first head whose queries are prepared; none yet
   const st_attend_codes *queries = NULL;
   st_attend_memory m;
@@ -618,26 +628,15 @@ static void attend_parts_part(void *context, int index, int threads) {
         prepared = first;
       }
       st_attend_part part = {.index = j->parts.first + i % parts,
-                             .fetched = i > begin && i % parts,
-                             .more = i + 1 < end && (i + 1) % parts,
+                             .fetched = i == next && i % parts,
+                             .more = (i + 1) % parts, // which this thread takes unless another has stolen it
                              .queries = queries,
                              .scores = m.scores};
       part.out = partial_of(j, part.index, first, &part.state);
+      next = i + 1;
       j->q->kernels->attend(&heads, &part);
+      if (atomic_fetch_sub(&j->q->parts_left[first], 1) == 1) merge_parts(j, &heads, first);
     }
-  }
-}
-
-static void merge_parts(const attend_job *j) {
-  uint32_t group = j->args->n_head / j->cache->shape.n_head_kv;
-  for (uint32_t first = 0; first < j->args->n_head; first += group) {
-    const st_attend heads = heads_of(j, 0, 1, first, first + group);
-    float *state, *sums = partial_of(j, j->parts.first, first, &state);
-    for (size_t part = j->parts.first; part < j->parts.last; part++) {
-      float *part_state, *part_sums = partial_of(j, part, first, &part_state);
-      st_attend_merge(&heads, part, part_sums, part_state, sums, state);
-    }
-    st_attend_finish(j->q->kernels, &heads, sums, state, attended(j, 0, first));
   }
 }
 
@@ -653,8 +652,8 @@ static bool attend_by_parts(attend_job *j) {
   if (parts < 2 || parts > j->q->partial_parts) return false;
   j->heads = heads / group * parts >= 4 * threads ? group : 1;
   st_pool_deal(j->q->pool, heads / j->heads * parts);
+  for (uint32_t first = 0; first < heads; first += j->heads) atomic_init(&j->q->parts_left[first], parts);
   st_pool_run(j->q->pool, attend_parts_part, j);
-  merge_parts(j);
   return true;
 }
 

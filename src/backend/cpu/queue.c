@@ -46,6 +46,7 @@ void st_cpu_queue_free(st_queue *q) {
   st_free(q->scratch);
   st_free(q->product_scratch);
   st_free(q->partial);
+  st_free(q->parts_left);
   st_free(q);
 }
 
@@ -95,7 +96,8 @@ uint64_t st_cpu_cache_size(const st_device *d, const st_cache_shape *shape, int 
   (void)d;
   uint64_t bytes = shape->n_pages * st_cpu_cache_page_size(shape);
   if (bytes >= ST_HUGE_PAGE) bytes = st_huge_pages(bytes);
-  return bytes + scratch_of(shape) * (uint64_t)threads + partial_of(shape) * sizeof(float);
+  return bytes + scratch_of(shape) * (uint64_t)threads + partial_of(shape) * sizeof(float) +
+         shape->n_head * sizeof(atomic_size_t);
 }
 
 setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache **cache, setun_error *err) {
@@ -111,11 +113,13 @@ setun_status st_cpu_cache_new(st_queue *q, const st_cache_shape *shape, st_cache
                   .values_bytes = st_kv_block_bytes(shape->values, false, shape->head_dim)};
   st_free(q->scratch);
   st_free(q->partial);
+  st_free(q->parts_left);
   q->scratch = st_aligned_alloc(scratch);
   q->scratch_each = each;
   q->partial = st_malloc(partial_of(shape), sizeof *q->partial);
   q->partial_parts = parts_of(shape);
-  if (!c->data || !q->scratch || !q->partial) {
+  q->parts_left = st_malloc(shape->n_head, sizeof *q->parts_left);
+  if (!c->data || !q->scratch || !q->partial || !q->parts_left) {
     st_cpu_cache_free(c);
     return st_fail(err, SETUN_ERROR_MEMORY, "out of memory for a KV cache of %u pages (%zu bytes)", shape->n_pages,
                    bytes);

@@ -8,6 +8,7 @@
 #define SETUN_KERNEL_ARM_LANES_NEON_H
 
 #include "kernel/layout.h"
+#include "kernel/numbers.h"
 
 #include <arm_neon.h>
 #include <string.h>
@@ -212,6 +213,12 @@ LANES_INLINE vi vi_right(vi a, unsigned n) { // with the sign
   LANES_EACH a.q[i] = vshlq_s32(a.q[i], vdupq_n_s32(-(int)n));
   return a;
 }
+// a * 2^n, rounded once; n is the integer that ST_ROUNDER was added to.
+LANES_INLINE vf vf_scale(vf a, vf shifted) {
+  vi n = vi_sub(vf_bits(shifted), vi_set(ST_ROUNDER_BITS)), half = vi_right(n, 1), rest = vi_sub(n, half);
+  a = vf_mul(a, vi_as_floats(vi_left(vi_add(half, vi_set(127)), 23)));
+  return vf_mul(a, vi_as_floats(vi_left(vi_add(rest, vi_set(127)), 23)));
+}
 LANES_INLINE int32_t vi_sum(vi v) {
   return vaddvq_s32(vaddq_s32(vaddq_s32(v.q[0], v.q[1]), vaddq_s32(v.q[2], v.q[3])));
 }
@@ -243,7 +250,7 @@ LANES_INLINE vi vi_odd_bytes(vi v) {
   return v;
 }
 // Adds to each lane the products of its two numbers of 16 bits with those at x.
-LANES_INLINE vi lanes_dot_pairs(vi sum, vi w, const int16_t *x) {
+LANES_INLINE vi lanes_dot_pairs(vi sum, vi w, const void *x) {
   int32_t two;
   memcpy(&two, x, sizeof two);
   int16x8_t pair = vreinterpretq_s16_s32(vdupq_n_s32(two));
@@ -251,6 +258,18 @@ LANES_INLINE vi lanes_dot_pairs(vi sum, vi w, const int16_t *x) {
     int16x8_t v = vreinterpretq_s16_s32(w.q[i]);
     int32x4_t low = vmull_s16(vget_low_s16(v), vget_low_s16(pair)), high = vmull_high_s16(v, pair);
     sum.q[i] = vaddq_s32(sum.q[i], vpaddq_s32(low, high));
+  }
+  return sum;
+}
+// Adds to each lane the products of its four unsigned bytes, below 64, with the bytes at x.
+LANES_INLINE vi lanes_dot_bytes(vi sum, vi w, const int8_t *x) {
+  int32_t word;
+  memcpy(&word, x, sizeof word);
+  int8x16_t four = vreinterpretq_s8_s32(vdupq_n_s32(word));
+  LANES_EACH {
+    int8x16_t v = vreinterpretq_s8_s32(w.q[i]);
+    int16x8_t low = vmull_s8(vget_low_s8(v), vget_low_s8(four)), high = vmull_high_s8(v, four);
+    sum.q[i] = vaddq_s32(sum.q[i], vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)));
   }
   return sum;
 }

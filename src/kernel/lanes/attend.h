@@ -204,7 +204,7 @@ LANES_INLINE void lanes_block_code_scores(const st_attend *a, const st_attend_co
                           .last = last - j,
                           .bits = st_kv_format_of(a->keys)->key_bits};
   for (size_t i = 0; i < n; i++) {
-    keys.codes[i] = codes->codes + q[i].index * codes->columns, keys.sums[i] = codes->sums[q[i].index];
+    keys.codes[i] = codes->codes + q[i].index * codes->row_bytes, keys.sums[i] = codes->sums[q[i].index];
     keys.scales[i] = codes->scales[q[i].index], keys.out[i] = q[i].scores + j;
   }
   lanes_all_code_keys(&keys, n);
@@ -299,7 +299,30 @@ LANES_INLINE void lanes_add_values(const st_attend *a, const lanes_query *q, siz
   }
 }
 
-// Adds the values of keys [j, last), which are codes, to n queries. Factors of keys that a query does not see are zero.
+// The factors of n queries for the keys [begin, end) become codes; those of keys that a query does not see are zero.
+// Blocks by themselves, so that no step waits for the one before; the divisions of a query's blocks at once.
+static void lanes_quantize_factors(const st_attend *a, const st_attend_part *p, const lanes_query *q, size_t n,
+                                   size_t begin, size_t end) {
+  const uint32_t *pages = lanes_pages(a, p);
+  const bool bytes = st_kv_format_of(a->values)->code_bits == 8;
+  const vf most = vf_set(st_factor_most(a->values));
+  for (size_t i = 0; i < n; i++) {
+    float largest[16] = {0}, inverses[16], scales[16];
+    for (size_t j = begin; j < end; j += ST_KEYS) {
+      const uint8_t *block = a->v + pages[j / ST_KEYS] * a->page_bytes;
+      size_t from = lanes_greatest(q[i].first, j), to = lanes_greatest(lanes_least(q[i].last, j + ST_KEYS), from);
+      largest[j / ST_KEYS] = lanes_scale_factors(q[i].scores + j, block, from - j, to - j);
+    }
+    vf l = vf_load(largest);
+    vf_store(inverses, vf_choose(l, vf_set(ST_FACTOR_LEAST), vf_set(0), vf_div(most, l))); // 0 for infinity
+    vf_store(scales, vf_choose(l, vf_set(INFINITY), vf_div(l, most), vf_set(NAN)));
+    for (size_t j = begin; j < end; j += ST_KEYS) {
+      lanes_code_factors(q[i].scores + j, bytes, inverses[j / ST_KEYS], scales[j / ST_KEYS]);
+    }
+  }
+}
+
+// Adds the values of keys [j, last), which are codes, to n queries.
 LANES_INLINE void lanes_add_code_values(const st_attend *a, const lanes_query *q, size_t n, size_t j, size_t last,
                                         const uint8_t *block, lanes_ahead *ahead) {
   size_t begin = lanes_greatest(q[0].first, j), end = lanes_least(q[n - 1].last, last);
@@ -311,9 +334,10 @@ LANES_INLINE void lanes_add_code_values(const st_attend *a, const lanes_query *q
                               .last = (end - j + 3) / 4,
                               .bits = st_kv_format_of(a->values)->value_bits};
   for (size_t i = 0; i < n; i++) {
-    size_t from = lanes_greatest(q[i].first, j), to = lanes_greatest(lanes_least(q[i].last, last), from);
-    lanes_quantize_factors(&values, i, q[i].scores + j, from - j, to - j);
-    values.out[i] = q[i].out;
+    lanes_factor_codes f;
+    values.codes[i] = (const int8_t *)(q[i].scores + j);
+    memcpy(&f, values.codes[i] + LANES_FACTORS_AT, sizeof f);
+    values.sums[i] = f.sum, values.scales[i] = f.scale, values.out[i] = q[i].out;
   }
   lanes_all_code_values(&values, n);
 }
@@ -413,6 +437,7 @@ static void lanes_attend_queries(const st_attend *a, const st_attend_part *p, si
   lanes_all_scores(a, p, &keys, begin, end);
   for (size_t i = 0; i < n && !few; i++) lanes_prefetch_row(q[i].out, a->head_dim, true);
   lanes_softmaxes(a, q, n, first, ahead);
+  if (code_values) lanes_quantize_factors(a, p, q, n, begin, end);
   for (size_t i = 0; i < n; i++) memset(q[i].out, 0, a->head_dim * sizeof *q[i].out);
   lanes_all_values(a, p, &values, begin, end);
 }

@@ -29,18 +29,20 @@ LANES_INLINE vi lanes_move(vi v, int n) {
   return n > 0 ? vi_left(v, (unsigned)n) : n < 0 ? vi_right(v, (unsigned)-n) : v;
 }
 
-// Piece i of a step of keys.
-LANES_INLINE lanes_pairs lanes_key_piece(const uint8_t *step, uint32_t bits, int i) {
-  vi high = vi_load(step + st_kv_low_bytes(bits) + 64 * (i / 4));
+// Adds to the sums in turn the products of piece i of a step of keys with the query's codes of the step. Those of q8
+// are 10 bits and meet 16, those of q4 are 6 and meet 8.
+LANES_INLINE lanes_pairs lanes_wide_piece(const uint8_t *step, int i) {
+  vi high = vi_load(step + st_kv_low_bytes(10) + 64 * (i / 4));
   int at = 2 * (i % 4);
-  if (bits < 8) {
-    vi low = lanes_move(vi_load(step + 64 * (i / 2)), i % 2 ? -4 : 0);
-    return lanes_pairs_of(vi_insert(vi_and(low, vi_set(0x0F0F0F0F)), lanes_move(high, 4 - at), vi_set(0x30303030)));
-  }
   lanes_pairs p = lanes_pairs_of(vi_load(step + 64 * i));
   p.pair[0] = vi_insert(p.pair[0], lanes_move(high, 8 - at), vi_set(0x03000300));
   p.pair[1] = vi_insert(p.pair[1], lanes_move(high, -at), vi_set(0x03000300));
   return p;
+}
+LANES_INLINE vi lanes_byte_piece(const uint8_t *step, int i) {
+  vi high = vi_load(step + st_kv_low_bytes(6) + 64 * (i / 4)), low = vi_load(step + 64 * (i / 2));
+  low = vi_and(lanes_move(low, i % 2 ? -4 : 0), vi_set(0x0F0F0F0F));
+  return vi_insert(low, lanes_move(high, 4 - 2 * (i % 4)), vi_set(0x30303030));
 }
 
 // ---- prefetching --------------------------------------------------------------------------------------------------
@@ -80,30 +82,49 @@ typedef struct {
   lanes_ahead *ahead;          // or NULL
   size_t columns, first, last; // keys from a multiple of 16 on; 16 at a time
   uint32_t bits;
-  const int16_t *codes[LANES_HEADS];
+  const int8_t *codes[LANES_HEADS]; // int16 for 10 bits
   int32_t sums[LANES_HEADS];
   float scales[LANES_HEADS];
   float *out[LANES_HEADS]; // scores of the block's keys
 } lanes_code_keys;
 
+// Sums in turn for a query, since each addition waits for the one before.
+LANES_INLINE size_t lanes_key_chains(size_t n, uint32_t bits) {
+  return bits >= 8 || n > 2 ? LANES_PAIRS : 2 * LANES_PAIRS;
+}
+
 LANES_INLINE void lanes_key_group(const lanes_code_keys *a, size_t n, uint32_t bits, size_t key) {
-  vi sums[LANES_HEADS][LANES_PAIRS];
+  vi sums[LANES_HEADS][2 * LANES_PAIRS];
+  const size_t chains = lanes_key_chains(n, bits);
   size_t bytes = st_kv_step_bytes(bits), steps = a->columns / ST_STEP,
          at = ST_KV_SCALES + key / ST_GROUP * steps * bytes;
 #pragma GCC unroll 8
-  for (size_t q = 0; q < n; q++) sums[q][0] = sums[q][1] = vi_zero();
+  for (size_t q = 0; q < n; q++) {
+    sums[q][0] = vi_set(-(int32_t)((uint32_t)a->sums[q] * (uint32_t)st_kv_offset(bits)));
+#pragma GCC unroll 8
+    for (size_t c = 1; c < chains; c++) sums[q][c] = vi_zero();
+  }
   for (size_t s = 0; s < steps; s++, at += bytes) {
 #pragma GCC unroll 8
     for (int i = 0; i < ST_KEY_PIECES; i++) {
-      lanes_pairs p = lanes_key_piece(a->block + at, bits, i);
       for (size_t b = 64 * (size_t)i; a->next && b < bytes; b += 64 * ST_KEY_PIECES) { // into the second-level cache
         __builtin_prefetch(a->next + at + b, 0, 2);
       }
+      if (bits < 8) {
+        vi piece = lanes_byte_piece(a->block + at, i);
+#pragma GCC unroll 8
+        for (size_t q = 0; q < n; q++) {
+          vi *sum = &sums[q][(size_t)i % chains];
+          *sum = lanes_dot_bytes(*sum, piece, a->codes[q] + s * ST_STEP + 4 * i);
+        }
+        continue;
+      }
+      lanes_pairs p = lanes_wide_piece(a->block + at, i);
 #pragma GCC unroll 8
       for (size_t q = 0; q < n; q++) {
-        const int16_t *x = a->codes[q] + s * ST_STEP + 4 * i;
+        const int8_t *x = a->codes[q] + 2 * (s * ST_STEP + 4 * (size_t)i);
         sums[q][0] = lanes_dot_pairs(sums[q][0], p.pair[0], x);
-        sums[q][1] = lanes_dot_pairs(sums[q][1], p.pair[1], x + 2);
+        sums[q][1] = lanes_dot_pairs(sums[q][1], p.pair[1], x + 4);
       }
     }
   }
@@ -111,13 +132,21 @@ LANES_INLINE void lanes_key_group(const lanes_code_keys *a, size_t n, uint32_t b
   vf scales = vf_half(a->block + 2 * key);
 #pragma GCC unroll 8
   for (size_t q = 0; q < n; q++) {
-    vi excess = vi_set((int32_t)((uint32_t)a->sums[q] * (uint32_t)st_kv_offset(bits)));
-    vi sum = vi_sub(vi_add(sums[q][0], sums[q][1]), excess);
+    vi sum = vi_add(sums[q][0], sums[q][1]);
+    if (chains > 2) sum = vi_add(sum, vi_add(sums[q][2], sums[q][3]));
     vf_store(a->out[q] + key, vf_mul(vi_to_floats(sum), vf_mul(scales, vf_set(a->scales[q]))));
   }
 }
 
 // ---- values -------------------------------------------------------------------------------------------------------
+
+// The factors of a query for a block's keys become codes in their own place, the scores of the block: int16 or int8,
+// followed by what this holds.
+typedef struct {
+  float scale; // NaN: a factor is not finite
+  int32_t sum; // of the codes
+} lanes_factor_codes;
+enum { LANES_FACTORS_AT = ST_KEYS * 2 }; // bytes
 
 // A block of values, and factors of queries.
 typedef struct {
@@ -127,14 +156,13 @@ typedef struct {
   uint32_t bits;
   int32_t sums[LANES_HEADS];
   float scales[LANES_HEADS];
-  float *out[LANES_HEADS]; // is added to
-  int16_t codes[LANES_HEADS][ST_KEYS];
+  float *out[LANES_HEADS];          // is added to
+  const int8_t *codes[LANES_HEADS]; // int16 for 8 bits
 } lanes_code_values;
 
 LANES_INLINE void lanes_add_sums_of_codes(const lanes_code_values *a, size_t q, size_t column, vi sum) {
   if (column >= a->head_dim) return;
-  vi excess = vi_set((int32_t)((uint32_t)a->sums[q] * (uint32_t)st_kv_offset(a->bits)));
-  vf x = vi_to_floats(vi_sub(sum, excess)), scale = vf_set(a->scales[q]);
+  vf x = vi_to_floats(sum), scale = vf_set(a->scales[q]);
   float *out = a->out[q] + column;
   if (a->head_dim - column >= 16)
     vf_store(out, vf_fma(x, scale, vf_load(out)));
@@ -142,35 +170,47 @@ LANES_INLINE void lanes_add_sums_of_codes(const lanes_code_values *a, size_t q, 
     vf_store_n(out, vf_fma(x, scale, vf_load_n(out, a->head_dim - column)), a->head_dim - column);
 }
 
-// 16 columns, or ST_STEP of 4 bits.
-LANES_INLINE void lanes_value_columns(const lanes_code_values *a, size_t n, uint32_t bits, size_t column) {
-  enum { HALVES = 2 };
-  const size_t halves = bits < 8 ? HALVES : 1;
-  vi sums[LANES_HEADS][HALVES][LANES_PAIRS];
-  size_t at = ST_KV_SCALES + column / (ST_GROUP * halves) * ST_VALUE_BYTES;
-#pragma GCC unroll 16
-  for (size_t q = 0; q < n * halves * LANES_PAIRS; q++) {
-    sums[q / (halves * LANES_PAIRS)][q / LANES_PAIRS % halves][q % LANES_PAIRS] = vi_zero();
-  }
-  for (size_t i = a->first; i < a->last; i++) {
-    vi bytes = vi_load(a->block + at + 64 * i);
-#pragma GCC unroll 2
-    for (size_t h = 0; h < halves; h++) {
-      lanes_pairs p = lanes_pairs_of(bits < 8 ? vi_and(lanes_move(bytes, h ? -4 : 0), vi_set(0x0F0F0F0F)) : bytes);
+LANES_INLINE vi lanes_value_excess(const lanes_code_values *a, size_t q, uint32_t bits) {
+  return vi_set(-(int32_t)((uint32_t)a->sums[q] * (uint32_t)st_kv_offset(bits)));
+}
+
+// 16 columns of 8 bits.
+LANES_INLINE void lanes_wide_values(const lanes_code_values *a, size_t n, size_t column) {
+  vi sums[LANES_HEADS][LANES_PAIRS];
+  const uint8_t *from = a->block + ST_KV_SCALES + column / ST_GROUP * ST_VALUE_BYTES;
 #pragma GCC unroll 8
-      for (size_t q = 0; q < n; q++) {
-        const int16_t *x = a->codes[q] + 4 * i;
-        sums[q][h][0] = lanes_dot_pairs(sums[q][h][0], p.pair[0], x);
-        sums[q][h][1] = lanes_dot_pairs(sums[q][h][1], p.pair[1], x + 2);
-      }
+  for (size_t q = 0; q < n; q++) sums[q][0] = lanes_value_excess(a, q, 8), sums[q][1] = vi_zero();
+  for (size_t i = a->first; i < a->last; i++) {
+    lanes_pairs p = lanes_pairs_of(vi_load(from + 64 * i));
+#pragma GCC unroll 8
+    for (size_t q = 0; q < n; q++) {
+      const int8_t *x = a->codes[q] + 8 * i;
+      sums[q][0] = lanes_dot_pairs(sums[q][0], p.pair[0], x);
+      sums[q][1] = lanes_dot_pairs(sums[q][1], p.pair[1], x + 4);
+    }
+  }
+#pragma GCC unroll 8
+  for (size_t q = 0; q < n; q++) lanes_add_sums_of_codes(a, q, column, vi_add(sums[q][0], sums[q][1]));
+}
+
+// ST_STEP columns of 4 bits.
+LANES_INLINE void lanes_byte_values(const lanes_code_values *a, size_t n, size_t column) {
+  vi sums[LANES_HEADS][LANES_PAIRS];
+  const vi mask = vi_set(0x0F0F0F0F);
+  const uint8_t *from = a->block + ST_KV_SCALES + column / ST_STEP * ST_VALUE_BYTES;
+#pragma GCC unroll 8
+  for (size_t q = 0; q < n; q++) sums[q][0] = sums[q][1] = lanes_value_excess(a, q, 4);
+  for (size_t i = a->first; i < a->last; i++) {
+    vi bytes = vi_load(from + 64 * i), low = vi_and(bytes, mask), high = vi_and(lanes_move(bytes, -4), mask);
+#pragma GCC unroll 8
+    for (size_t q = 0; q < n; q++) {
+      sums[q][0] = lanes_dot_bytes(sums[q][0], low, a->codes[q] + 4 * i);
+      sums[q][1] = lanes_dot_bytes(sums[q][1], high, a->codes[q] + 4 * i);
     }
   }
 #pragma GCC unroll 8
   for (size_t q = 0; q < n; q++) {
-#pragma GCC unroll 2
-    for (size_t h = 0; h < halves; h++) {
-      lanes_add_sums_of_codes(a, q, column + 16 * h, vi_add(sums[q][h][0], sums[q][h][1]));
-    }
+    lanes_add_sums_of_codes(a, q, column, sums[q][0]), lanes_add_sums_of_codes(a, q, column + 16, sums[q][1]);
   }
 }
 
@@ -187,27 +227,36 @@ LANES_INLINE vf lanes_scaled_factors(const float *factors, const uint8_t *block,
   return vf_load(part);
 }
 
-// The codes of query q's factors for the block's keys [first, last).
-LANES_INLINE void lanes_quantize_factors(lanes_code_values *a, size_t q, const float *factors, size_t first,
-                                         size_t last) {
+// A block's factors, for its keys [first, last), times the keys' scales, in place. Returns the largest, infinity where
+// one is not finite.
+LANES_INLINE float lanes_scale_factors(float *factors, const uint8_t *block, size_t first, size_t last) {
   enum { VECTORS = ST_KEYS / 16 };
   vf v[VECTORS], most = vf_set(0), none = vf_set(1); // none: NaN where a factor is not finite
-  vi sum = vi_zero();
   for (size_t i = 0; i < VECTORS; i++) {
-    v[i] = lanes_scaled_factors(factors, a->block, 16 * i, first, last);
+    v[i] = lanes_scaled_factors(factors, block, 16 * i, first, last);
     most = vf_max(vf_abs(v[i]), most);
     none = vf_fma(v[i], vf_set(0), none);
   }
+  for (size_t i = 0; i < VECTORS; i++) vf_store(factors + 16 * i, v[i]);
   float largest = vf_most(most);
-  bool finite = vf_positive(none) == 0xFFFF;
-  vf inverse = vf_set(finite && largest >= ST_FACTOR_LEAST ? ST_FACTOR_MOST / largest : 0);
+  return vf_positive(none) == 0xFFFF ? largest : INFINITY;
+}
+
+// Their codes.
+LANES_INLINE void lanes_code_factors(float *factors, bool bytes, float inverse, float scale) {
+  enum { VECTORS = ST_KEYS / 16 };
+  int8_t *codes = (int8_t *)factors;
+  vi v[VECTORS], sum = vi_zero();
+  for (size_t i = 0; i < VECTORS; i++) v[i] = vf_round(vf_mul(vf_load(factors + 16 * i), vf_set(inverse)));
   for (size_t i = 0; i < VECTORS; i++) {
-    vi codes = vf_round(vf_mul(v[i], inverse));
-    vi_store_shorts(a->codes[q] + 16 * i, codes);
-    sum = vi_add(sum, codes);
+    if (bytes)
+      vi_store_bytes(codes + 16 * i, v[i]);
+    else
+      vi_store_shorts((int16_t *)(void *)(codes + 32 * i), v[i]);
+    sum = vi_add(sum, v[i]);
   }
-  a->sums[q] = vi_sum(sum);
-  a->scales[q] = finite ? largest / ST_FACTOR_MOST : NAN;
+  lanes_factor_codes f = {.scale = scale, .sum = vi_sum(sum)};
+  __builtin_memcpy(codes + LANES_FACTORS_AT, &f, sizeof f);
 }
 
 // ---- of a constant number of queries ------------------------------------------------------------------------------
@@ -227,9 +276,9 @@ LANES_INLINE void lanes_values_of_block(const lanes_code_values *a, size_t n) {
   for (size_t c = 0; c < a->head_dim; c += step) {
     lanes_fetch(a->ahead);
     if (a->bits < 8)
-      lanes_value_columns(a, n, 4, c);
+      lanes_byte_values(a, n, c);
     else
-      lanes_value_columns(a, n, 8, c);
+      lanes_wide_values(a, n, c);
   }
 }
 

@@ -26,12 +26,7 @@ LANES_INLINE void lanes_exps(vf *x, size_t n) {
   LANES_STEP p[i] = vf_fma(p[i], r[i], vf_set(0.5f));
   LANES_STEP p[i] = vf_fma(p[i], r[i], vf_set(1.0f));
   LANES_STEP p[i] = vf_fma(p[i], r[i], vf_set(1.0f));
-  LANES_STEP {
-    vi integer = vi_sub(vf_bits(shifted[i]), vi_set(ST_ROUNDER_BITS));
-    vi half = vi_right(integer, 1), rest = vi_sub(integer, half);
-    p[i] = vf_mul(p[i], vi_as_floats(vi_left(vi_add(half, vi_set(127)), 23)));
-    x[i] = vf_mul(p[i], vi_as_floats(vi_left(vi_add(rest, vi_set(127)), 23)));
-  }
+  LANES_STEP x[i] = vf_scale(p[i], shifted[i]);
 #undef LANES_STEP
 }
 

@@ -29,18 +29,27 @@ static void number_scores(const st_attend *a, const uint32_t *pages, const float
   }
 }
 
+// Code d of a query.
+static int query_code(const st_attend_codes *q, size_t i, uint32_t bits, size_t d) {
+  const int8_t *row = q->codes + i * q->row_bytes;
+  int16_t wide;
+  if (bits == 8) return row[d];
+  memcpy(&wide, row + 2 * d, sizeof wide);
+  return wide;
+}
+
 // Scores of keys that are codes, of query i.
 static void code_scores(const st_attend *a, const uint32_t *pages, const st_attend_codes *q, size_t i,
                         st_key_range keys, float *scores) {
-  uint32_t bits = st_kv_format_of(a->keys)->key_bits;
+  const st_kv_format *f = st_kv_format_of(a->keys);
   for (size_t j = keys.first; j < keys.last; j++) {
     const uint8_t *block = a->k + pages[j / ST_KEYS] * a->page_bytes;
     uint16_t scale;
     int32_t sum = 0;
     memcpy(&scale, block + 2 * (j % ST_KEYS), sizeof scale);
     for (size_t d = 0; d < a->head_dim; d++) {
-      sum += st_kv_get(bits, block, st_kv_code_of(a->keys, true, a->head_dim, j % ST_KEYS, d)) *
-             q->codes[i * q->columns + d];
+      sum += st_kv_get(f->key_bits, block, st_kv_code_of(a->keys, true, a->head_dim, j % ST_KEYS, d)) *
+             query_code(q, i, f->code_bits, d);
     }
     scores[j] = (float)sum * (st_f32_from_f16(scale) * q->scales[i]);
   }
@@ -57,7 +66,8 @@ static void number_values(const st_attend *a, const uint32_t *pages, st_key_rang
 }
 
 // Codes of the factors of a block's keys [first, last), counted from the block's first; their scale.
-static float quantize_factors(const uint8_t *block, const float *factors, size_t first, size_t last, int16_t *codes) {
+static float quantize_factors(const uint8_t *block, const float *factors, size_t first, size_t last, float most,
+                              int16_t *codes) {
   float scaled[ST_KEYS], largest = 0;
   bool finite = true;
   for (size_t i = first; i < last; i++) {
@@ -67,9 +77,9 @@ static float quantize_factors(const uint8_t *block, const float *factors, size_t
     finite &= fabsf(scaled[i]) <= FLT_MAX;
     if (fabsf(scaled[i]) > largest) largest = fabsf(scaled[i]);
   }
-  float inverse = finite && largest >= ST_FACTOR_LEAST ? ST_FACTOR_MOST / largest : 0;
+  float inverse = finite && largest >= ST_FACTOR_LEAST ? most / largest : 0;
   for (size_t i = first; i < last; i++) codes[i] = (int16_t)(finite ? rintf(scaled[i] * inverse) : 0);
-  return finite ? largest / ST_FACTOR_MOST : NAN;
+  return finite ? largest / most : NAN;
 }
 
 static void code_values(const st_attend *a, const uint32_t *pages, st_key_range keys, const float *factors,
@@ -79,7 +89,7 @@ static void code_values(const st_attend *a, const uint32_t *pages, st_key_range 
     const uint8_t *block = a->v + pages[j / ST_KEYS] * a->page_bytes;
     size_t first = keys.first > j ? keys.first - j : 0, last = keys.last - j < ST_KEYS ? keys.last - j : ST_KEYS;
     int16_t codes[ST_KEYS];
-    float scale = quantize_factors(block, factors + j, first, last, codes);
+    float scale = quantize_factors(block, factors + j, first, last, st_factor_most(a->values), codes);
     for (size_t d = 0; d < a->head_dim; d++) {
       int32_t sum = 0;
       for (size_t i = first; i < last; i++) {

@@ -7,6 +7,7 @@
 #define SETUN_KERNEL_X86_LANES_AVX2_H
 
 #include "kernel/layout.h"
+#include "kernel/numbers.h"
 
 #include <immintrin.h>
 
@@ -211,6 +212,12 @@ LANES_INLINE vi vi_right(vi x, unsigned n) { // with the sign
   __m256i count = _mm256_set1_epi32((int)n);
   return (vi){_mm256_srav_epi32(x.a, count), _mm256_srav_epi32(x.b, count)};
 }
+// a * 2^n, rounded once; n is the integer that ST_ROUNDER was added to.
+LANES_INLINE vf vf_scale(vf a, vf shifted) {
+  vi n = vi_sub(vf_bits(shifted), vi_set(ST_ROUNDER_BITS)), half = vi_right(n, 1), rest = vi_sub(n, half);
+  a = vf_mul(a, vi_as_floats(vi_left(vi_add(half, vi_set(127)), 23)));
+  return vf_mul(a, vi_as_floats(vi_left(vi_add(rest, vi_set(127)), 23)));
+}
 LANES_INLINE int32_t vi_sum(vi v) {
   __m256i a = _mm256_add_epi32(v.a, v.b);
   __m128i b = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
@@ -251,11 +258,20 @@ LANES_INLINE __m256i lanes_add_product(__m256i sum, __m256i w, __m256i x) {
           : [w] "x"(w), [x] "x"(x));
   return sum;
 }
-LANES_INLINE vi lanes_dot_pairs(vi sum, vi w, const int16_t *x) {
+LANES_INLINE vi lanes_dot_pairs(vi sum, vi w, const void *x) {
   int32_t two;
   __builtin_memcpy(&two, x, sizeof two);
   __m256i pair = _mm256_set1_epi32(two);
   return (vi){lanes_add_product(sum.a, w.a, pair), lanes_add_product(sum.b, w.b, pair)};
+}
+
+// Adds to each lane the products of its four unsigned bytes, below 64, with the bytes at x.
+LANES_INLINE vi lanes_dot_bytes(vi sum, vi w, const int8_t *x) {
+  int32_t four;
+  __builtin_memcpy(&four, x, sizeof four);
+  const __m256i v = _mm256_set1_epi32(four), ones = _mm256_set1_epi16(1);
+  return (vi){lanes_add_product(sum.a, _mm256_maddubs_epi16(w.a, v), ones),
+              lanes_add_product(sum.b, _mm256_maddubs_epi16(w.b, v), ones)};
 }
 
 // 32 codes in one store: two would keep the load of the row waiting.

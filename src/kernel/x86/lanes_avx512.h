@@ -6,6 +6,7 @@
 #define SETUN_KERNEL_X86_LANES_AVX512_H
 
 #include "kernel/layout.h"
+#include "kernel/numbers.h"
 
 #include <immintrin.h>
 
@@ -84,6 +85,10 @@ LANES_INLINE vf vf_mul_by(vf a, const float *b) {
 LANES_INLINE vf vf_fma_by(vf a, const float *b, vf c) {
   __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(a), "m"(*b));
   return c;
+}
+// a * 2^n, rounded once; n is the integer that ST_ROUNDER was added to.
+LANES_INLINE vf vf_scale(vf a, vf shifted) {
+  return _mm512_scalef_ps(a, _mm512_sub_ps(shifted, _mm512_set1_ps(ST_ROUNDER)));
 }
 LANES_INLINE vf vf_max(vf a, vf b) {
   return _mm512_max_ps(a, b);
@@ -204,9 +209,16 @@ LANES_INLINE vi vi_odd_bytes(vi a) {
   return _mm512_srli_epi16(a, 8);
 }
 // Adds to each lane the products of its two numbers of 16 bits with those at x.
-LANES_INLINE vi lanes_dot_pairs(vi sum, vi w, const int16_t *x) {
+LANES_INLINE vi lanes_dot_pairs(vi sum, vi w, const void *x) {
   typedef const int32_t __attribute__((may_alias, aligned(2))) word;
   __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*(word *)x));
+  return sum;
+}
+
+// Adds to each lane the products of its four unsigned bytes, below 64, with the bytes at x.
+LANES_INLINE vi lanes_dot_bytes(vi sum, vi w, const int8_t *x) {
+  typedef const int32_t __attribute__((may_alias, aligned(1))) word;
+  __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*(word *)x));
   return sum;
 }
 
@@ -373,10 +385,7 @@ LANES_INLINE vd vd_begin(st_form form, vi *total) {
 // Adds products with the 4 activations at x. They are the instruction's own operand, which the compiler does not do by
 // itself.
 LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
-  typedef const int32_t __attribute__((may_alias, aligned(1))) word;
-  (void)form;
-  __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*(word *)x));
-  return sum;
+  return (void)form, lanes_dot_bytes(sum, w, x);
 }
 
 #endif

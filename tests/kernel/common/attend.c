@@ -142,7 +142,7 @@ static void free_cache(cache *c) {
 // ---- float64 ------------------------------------------------------------------------------------------------------
 
 // The numbers that a query's scores are products of. Returns the error of each where it becomes a code: half a unit,
-// of which the largest has 8,000 at least.
+// of which the largest has 8,000 at least, or 127 where codes are bytes.
 static double query_in_double(const st_attend *a, const float *q, double *out) {
   size_t dim = a->head_dim;
   float *row = st_malloc(dim, sizeof *row);
@@ -155,7 +155,7 @@ static double query_in_double(const st_attend *a, const float *q, double *out) {
   }
   for (size_t d = 0; d < dim; d++) largest = fmax(largest, fabs(out[d]));
   st_free(row), st_free(exact);
-  return st_kv_is_codes(a->keys) ? largest / 16000 : 0;
+  return st_kv_is_codes(a->keys) ? largest / (st_kv_format_of(a->keys)->code_bits == 8 ? 253 : 16000) : 0;
 }
 
 // The scores of a query for the keys [first, last). Returns their largest error: a score is a sum of `dim`
@@ -177,8 +177,9 @@ static double scores_in_double(const st_attend *a, const cache *c, const float *
 }
 
 // The error of column d of the values where the factors p of the keys [first, last) become codes: half a unit, of
-// which a block's largest factor, times its key's scale, has ST_FACTOR_MOST.
-static double factors_error(const cache *c, size_t dim, size_t d, size_t first, size_t last, const double *p) {
+// which a block's largest factor, times its key's scale, has 32,767, or 127 where codes are bytes.
+static double factors_error(const cache *c, uint32_t bits, size_t dim, size_t d, size_t first, size_t last,
+                            const double *p) {
   double error = 0;
   for (size_t j = first / ST_KEYS * ST_KEYS; j < last; j += ST_KEYS) {
     double largest = 0, codes = 0;
@@ -187,7 +188,7 @@ static double factors_error(const cache *c, size_t dim, size_t d, size_t first, 
       largest = fmax(largest, p[i - first] * fabs((double)c->v_scales[i]));
       codes += fabs((double)c->v[i * dim + d] / (double)c->v_scales[i]);
     }
-    error += largest * codes * 0.51 / (double)ST_FACTOR_MOST;
+    error += largest * codes * 0.51 / (bits == 8 ? 127 : 32767);
   }
   return error;
 }
@@ -212,7 +213,7 @@ static void check_query(const st_attend *a, const cache *c, size_t token, size_t
       x[d] += y, magnitude += fabs(y);
     }
     turned[d] = magnitude * (expm1(2 * error) + ((double)(last - first) + 64) * 0x1p-23) + 1e-30;
-    turned[d] += factors_error(c, dim, d, first, last, p);
+    turned[d] += factors_error(c, st_kv_format_of(a->values)->code_bits, dim, d, first, last, p);
     all += turned[d];
     if (!rotated) within("attend", d, out[d], x[d], turned[d]);
   }
