@@ -206,14 +206,9 @@ static bool is_type(const st_json *block, const char *type) {
   return name && !strcmp(name, type);
 }
 
-static bool want_text(const st_json *block, const char *key, problem *p) {
-  const st_json *v = st_json_get(block, key);
-  return st_json_is_string(v) || invalid(p, "messages", "messages: %s: expected a string, found %s", key, kind_of(v));
-}
-
 static bool add_call(st_json *root, st_json *calls, const st_json *block, problem *p) {
   const st_json *input = st_json_get(block, "input");
-  if (!want_text(block, "id", p) || !want_text(block, "name", p)) return false;
+  if (!require_string(block, "messages", "id", p) || !require_string(block, "messages", "name", p)) return false;
   if (!st_json_is_object(input))
     return invalid(p, "messages", "messages: input: expected an object, found %s", kind_of(input));
   push(root, calls, call_value(root, st_json_get(block, "id"), st_json_get(block, "name"), input));
@@ -222,7 +217,7 @@ static bool add_call(st_json *root, st_json *calls, const st_json *block, proble
 
 static bool add_result(st_json *root, st_json *messages, const st_json *block, problem *p) {
   st_json text;
-  if (!want_text(block, "tool_use_id", p)) return false;
+  if (!require_string(block, "messages", "tool_use_id", p)) return false;
   if (!content_text(root, st_json_get(block, "content"), "messages", &text, p)) return false;
   add_tool_message(root, messages, st_json_get(block, "tool_use_id"),
                    st_json_is_string(&text) ? text : bytes_value(root, "", 0));
@@ -238,7 +233,7 @@ static bool add_blocks(st_json *root, st_json *messages, const char *role, const
     bool fine = true;
     if (is_type(block, "redacted_thinking")) continue;
     if (is_type(block, "thinking")) {
-      fine = want_text(block, "thinking", p);
+      fine = require_string(block, "messages", "thinking", p);
       if (root) st_json_set(root, &message, "reasoning_content", st_json_copy_of(root, st_json_get(block, "thinking")));
     } else if (is_type(block, "tool_use")) {
       fine = add_call(root, &calls, block, p);

@@ -36,16 +36,6 @@ const field *const conversation_tables[] = {conversation_fields, NULL};
 
 // ---- the reply ----
 
-static st_json *new_document(const job *j, const char *object) {
-  st_json *root = st_json_new();
-  put_text(root, root, "id", j->id);
-  put_text(root, root, "object", object);
-  put_integer(root, root, "created", j->created);
-  put_text(root, root, "model", j->server->about->name);
-  put_text(root, root, "system_fingerprint", j->server->fingerprint);
-  return root;
-}
-
 static void put_logprobs(st_json *root, st_json *choice_object, const choice *c, size_t first, size_t end) {
   st_json value = st_json_make_object(), list = st_json_make_array();
   if (c->job->g.top < 0) {

@@ -23,22 +23,6 @@ const field *const completion_tables[] = {completion_only, openai_fields, sampli
 
 // ---- the reply ----
 
-static st_json *new_document(const job *j) {
-  st_json *root = st_json_new();
-  put_text(root, root, "id", j->id);
-  put_text(root, root, "object", "text_completion");
-  put_integer(root, root, "created", j->created);
-  put_text(root, root, "model", j->server->about->name);
-  put_text(root, root, "system_fingerprint", j->server->fingerprint);
-  return root;
-}
-
-static size_t count_characters(const char *text, size_t n) {
-  size_t count = 0;
-  for (size_t i = 0; i < n; i++) count += ((unsigned char)text[i] & 0xC0) != 0x80;
-  return count;
-}
-
 // The likeliest tokens as an object. Tokens with the same text collide: the likelier one stays. The token itself is
 // among them, so that none of these objects is empty.
 static st_json top_object(st_json *root, const choice *c, size_t i) {
@@ -117,7 +101,7 @@ static void send_choice(job *j, st_json *root, st_json value) {
 
 static void send_piece(job *j, choice *c, const char *text, size_t length, size_t first, size_t end,
                        const char *finish) {
-  st_json *root = new_document(j);
+  st_json *root = new_document(j, "text_completion");
   st_json value = choice_value(root, c, bytes_value(root, text, length), finish);
   put_logprobs(root, &value, c, first, end);
   if (j->g.timings || (finish && j->open == 1)) put_timings(root, root, j);
@@ -152,7 +136,7 @@ static void end(job *j, choice *c) {
 static void finish(job *j) {
   st_json *root = NULL;
   st_json list = st_json_make_array();
-  if (!j->g.stream || j->g.include_usage) root = new_document(j);
+  if (!j->g.stream || j->g.include_usage) root = new_document(j, "text_completion");
   if (!j->g.stream) {
     for (size_t i = 0; i < j->n_choices; i++) {
       choice *c = &j->choices[i];

@@ -339,20 +339,14 @@ static bool add_extra(job *j, id_list *list, const st_json *extra, const gap_ids
   return fine && (!st_json_size(extra) || add_id(list, ids->file, p));
 }
 
-static bool want_string(const st_json *body, const char *key, bool needed, problem *p) {
-  const st_json *v = st_json_get(body, key);
-  if (st_json_is_string(v) || (!v && !needed)) return true;
-  return invalid(p, key, "%s: expected a string, found %s", key, kind_of(v));
-}
-
 static bool read_infill(job *j, const st_json *body, problem *p) {
   const server *s = j->server;
   gap_ids ids;
   id_list list = {0};
   const st_json *extra = st_json_get(body, "input_extra");
   if (!read_generation(s, body, infill_tables, &j->g, p) || !read_fields_wanted(j, body, p) || !check_extra(extra, p) ||
-      !want_string(body, "input_prefix", true, p) || !want_string(body, "input_suffix", true, p) ||
-      !want_string(body, "prompt", false, p)) {
+      !require_string(body, NULL, "input_prefix", p) || !require_string(body, NULL, "input_suffix", p) ||
+      !optional_string(body, "prompt", p)) {
     return false;
   }
   if (j->g.top == 0) j->g.top = -1;

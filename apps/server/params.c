@@ -111,6 +111,17 @@ const char *kind_of(const st_json *value) {
   return value ? st_json_kind(value) : "nothing";
 }
 
+bool require_string(const st_json *object, const char *param, const char *key, problem *p) {
+  const st_json *v = st_json_get(object, key);
+  if (st_json_is_string(v)) return true;
+  if (!param) return invalid(p, key, "%s: expected a string, found %s", key, kind_of(v));
+  return invalid(p, param, "%s: %s: expected a string, found %s", param, key, kind_of(v));
+}
+
+bool optional_string(const st_json *object, const char *key, problem *p) {
+  return !st_json_get(object, key) || require_string(object, NULL, key, p);
+}
+
 st_json *read_body(exchange *x, problem *p) {
   st_json *root = x->parsed;
   setun_error error;
@@ -226,16 +237,16 @@ static char *copy_of(const st_json *text) {
   return copy;
 }
 
-static size_t count_characters(const st_json *text) {
+size_t count_characters(const char *text, size_t n) {
   size_t count = 0;
-  for (size_t i = 0; i < st_json_length(text); i++) count += ((unsigned char)st_json_string(text)[i] & 0xC0) != 0x80;
+  for (size_t i = 0; i < n; i++) count += ((unsigned char)text[i] & 0xC0) != 0x80;
   return count;
 }
 
 // Adds a text of 1 to `longest` characters, none of them U+0000, to a list of at most `most`.
 static bool add_text(const st_json *v, const char *key, size_t longest, size_t most, char ***texts, size_t *n,
                      problem *p) {
-  size_t count = count_characters(v);
+  size_t count = count_characters(st_json_string(v), st_json_length(v));
   if (!st_json_is_string(v)) return invalid(p, key, "%s: expected a string, found %s", key, kind_of(v));
   if (count < 1 || count > longest || strlen(st_json_string(v)) != st_json_length(v))
     return invalid(p, key, "%s: expected 1 to %zu characters without U+0000, found %zu", key, longest, count);

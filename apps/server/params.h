@@ -79,6 +79,13 @@ bool read_stream_options(const st_json *body, generation *g, problem *p);
 
 // "an array", "a string", "nothing": for messages.
 const char *kind_of(const st_json *value);
+// Whether the object's member `key` is a string. `param` is the member of the request that contains the object; NULL:
+// the object is the request.
+bool require_string(const st_json *object, const char *param, const char *key, problem *p);
+// Whether the request's member `key` is a string or absent.
+bool optional_string(const st_json *request, const char *key, problem *p);
+// The number of UTF-8 characters that begin in the text.
+size_t count_characters(const char *text, size_t n);
 // Reads a request's body, an object. NULL: `p` has the reason.
 st_json *read_body(exchange *x, problem *p);
 

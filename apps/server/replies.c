@@ -4,6 +4,16 @@
 #include <math.h>
 #include <stdlib.h>
 
+st_json *new_document(const job *j, const char *object) {
+  st_json *root = st_json_new();
+  put_text(root, root, "id", j->id);
+  put_text(root, root, "object", object);
+  put_integer(root, root, "created", j->created);
+  put_text(root, root, "model", j->server->about->name);
+  put_text(root, root, "system_fingerprint", j->server->fingerprint);
+  return root;
+}
+
 void put_usage(st_json *root, st_json *object, const job *j) {
   st_json value = st_json_make_object(), details = st_json_make_object();
   usage u = job_usage(j);

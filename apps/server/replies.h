@@ -4,6 +4,8 @@
 
 #include "job.h"
 
+// A document with the members "id", "object", "created", "model" and "system_fingerprint", as in OpenAI's API.
+st_json *new_document(const job *j, const char *object);
 void put_usage(st_json *root, st_json *object, const job *j);   // "usage", as in OpenAI's API
 void put_timings(st_json *root, st_json *object, const job *j); // "timings", as in llama.cpp, of the first choice
 // A token's own text, which may be part of a character; "" if the id is not a token.

@@ -368,13 +368,10 @@ static const job_format response_format = {begin, piece, end, finish, failed, "c
 
 // ---- the request ----
 
-static bool want_text(const st_json *item, const char *key, problem *p) {
-  const st_json *v = st_json_get(item, key);
-  return st_json_is_string(v) || invalid(p, "input", "input: %s: expected a string, found %s", key, kind_of(v));
-}
-
 static bool add_call(st_json *root, st_json *messages, const st_json *item, problem *p) {
-  if (!want_text(item, "call_id", p) || !want_text(item, "name", p) || !want_text(item, "arguments", p)) return false;
+  if (!require_string(item, "input", "call_id", p) || !require_string(item, "input", "name", p) ||
+      !require_string(item, "input", "arguments", p))
+    return false;
   st_json message = st_json_make_object(), calls = st_json_make_array();
   push(root, &calls,
        call_value(root, st_json_get(item, "call_id"), st_json_get(item, "name"), st_json_get(item, "arguments")));
@@ -387,7 +384,8 @@ static bool add_call(st_json *root, st_json *messages, const st_json *item, prob
 
 static bool add_result(st_json *root, st_json *messages, const st_json *item, problem *p) {
   st_json text;
-  if (!want_text(item, "call_id", p) || !content_text(root, st_json_get(item, "output"), "input", &text, p))
+  if (!require_string(item, "input", "call_id", p) ||
+      !content_text(root, st_json_get(item, "output"), "input", &text, p))
     return false;
   if (!st_json_is_string(&text))
     return invalid(p, "input", "input: output: expected a string or an array, found nothing");

@@ -30,11 +30,6 @@ static bool read_bool(const st_json *body, const char *key, bool *value, problem
   return true;
 }
 
-static bool read_text(const st_json *body, const char *key, problem *p) {
-  const st_json *v = st_json_get(body, key);
-  return !v || st_json_is_string(v) || invalid(p, key, "%s: expected a string, found %s", key, kind_of(v));
-}
-
 // A token's text: a string, or its bytes if they are not whole characters.
 static st_json piece_value(st_json *root, const char *bytes, size_t n) {
   st_json text = bytes_value(root, bytes, n), list = st_json_make_array();
@@ -63,7 +58,7 @@ static bool tokenize(server *s, const st_json *body, st_json *root, problem *p) 
       !read_bool(body, "parse_special", &parse, p) || !read_bool(body, "with_pieces", &pieces, p)) {
     return false;
   }
-  if (!read_text(body, "content", p) || !read_text(body, "prompt", p)) return false;
+  if (!optional_string(body, "content", p) || !optional_string(body, "prompt", p)) return false;
   if (!text && st_json_get(body, "messages"))
     return invalid(p, "messages", "messages: expected content or prompt; see /apply-template");
   int flags = (add ? SETUN_TOKENIZE_BOS : 0) | (parse ? SETUN_TOKENIZE_SPECIAL : 0);

@@ -82,16 +82,6 @@ static bool add_pending(st_expression *x, uint32_t part) {
 
 // ---- characters ----
 
-static bool peek(const st_expression *x, const char *text) {
-  size_t n = strlen(text);
-  return (size_t)(x->r.end - x->r.at) >= n && !memcmp(x->r.at, text, n);
-}
-static bool skip(st_expression *x, const char *text) {
-  if (!peek(x, text)) return false;
-  x->r.at += strlen(text);
-  return true;
-}
-
 static st_term characters(st_expression *x, st_ranges *r) {
   if (x->flags.ignore_case) st_ranges_ignore_case(r);
   st_ranges_normalize(r);
@@ -113,18 +103,18 @@ static st_term dot(st_expression *x) {
 // After "\u": four digits, two such escapes that form a surrogate pair, or any number of digits in braces.
 static bool read_unicode(st_expression *x, uint32_t *code) {
   uint32_t low;
-  if (skip(x, "{")) {
+  if (st_reader_skip(&x->r, "{")) {
     const char *from = x->r.at;
     *code = 0;
     uint32_t digit;
     while (*code <= LAST_CHARACTER && st_reader_hex(&x->r, 1, &digit)) *code = *code << 4 | digit;
-    return (x->r.at > from && *code <= LAST_CHARACTER && skip(x, "}")) ||
+    return (x->r.at > from && *code <= LAST_CHARACTER && st_reader_skip(&x->r, "}")) ||
            fail(x, SETUN_ERROR_FORMAT, "a code point and }");
   }
   if (!st_reader_hex(&x->r, 4, code)) return fail(x, SETUN_ERROR_FORMAT, "four hexadecimal digits");
   if (*code >> 10 != 0xD800 >> 10) return true;
   const char *before = x->r.at;
-  if (skip(x, "\\u") && st_reader_hex(&x->r, 4, &low) && low >> 10 == 0xDC00 >> 10) {
+  if (st_reader_skip(&x->r, "\\u") && st_reader_hex(&x->r, 4, &low) && low >> 10 == 0xDC00 >> 10) {
     *code = 0x10000 + ((*code & 1023) << 10) + (low & 1023);
   } else {
     x->r.at = before;
@@ -158,7 +148,7 @@ static bool read_escape(st_expression *x, bool in_class, uint32_t *code) {
 // One member of a class: a character, or another class (*single is then false).
 static bool class_member(st_expression *x, st_ranges *r, bool *single, uint32_t *code) {
   *single = true;
-  if (!skip(x, "\\")) {
+  if (!st_reader_skip(&x->r, "\\")) {
     *code = st_reader_next(&x->r);
     return *code != UINT32_MAX || fail(x, SETUN_ERROR_FORMAT, "]");
   }
@@ -172,12 +162,12 @@ static bool class_member(st_expression *x, st_ranges *r, bool *single, uint32_t 
 
 static st_term read_class(st_expression *x) {
   st_ranges r = {0};
-  bool negated = skip(x, "^"), single;
-  while (!x->status && !skip(x, "]")) {
+  bool negated = st_reader_skip(&x->r, "^"), single;
+  while (!x->status && !st_reader_skip(&x->r, "]")) {
     uint32_t first, last;
     if (!class_member(x, &r, &single, &first) || !single) continue;
     last = first;
-    if (peek(x, "-") && !peek(x, "-]")) {
+    if (st_reader_peek(&x->r, "-") && !st_reader_peek(&x->r, "-]")) {
       const char *before = x->r.at;
       x->r.at++;
       if (!class_member(x, &r, &single, &last)) break;
@@ -236,21 +226,22 @@ static uint32_t group(st_expression *x, st_part_kind kind) {
   else
     inside = read_alternatives(x);
   x->depth--;
-  if (!x->status && !skip(x, ")")) fail(x, SETUN_ERROR_FORMAT, ")");
+  if (!x->status && !st_reader_skip(&x->r, ")")) fail(x, SETUN_ERROR_FORMAT, ")");
   if (x->status || kind == PART_SEQ) return inside;
   if (x->parts[inside].begins) unsupported(x, "^ inside a look-ahead is not supported");
   return add_part(x, (st_part){.kind = kind, .nullable = true, .a = inside});
 }
 
 static uint32_t read_group(st_expression *x) {
-  if (skip(x, "?:")) return group(x, PART_SEQ);
-  if (skip(x, "?=")) return group(x, PART_AHEAD);
-  if (skip(x, "?!")) return group(x, PART_NOT_AHEAD);
-  if (peek(x, "?<=") || peek(x, "?<!")) return unsupported(x, "look-behind is not supported");
-  if (skip(x, "?<")) { // a group's name, which is not used
+  if (st_reader_skip(&x->r, "?:")) return group(x, PART_SEQ);
+  if (st_reader_skip(&x->r, "?=")) return group(x, PART_AHEAD);
+  if (st_reader_skip(&x->r, "?!")) return group(x, PART_NOT_AHEAD);
+  if (st_reader_peek(&x->r, "?<=") || st_reader_peek(&x->r, "?<!"))
+    return unsupported(x, "look-behind is not supported");
+  if (st_reader_skip(&x->r, "?<")) { // a group's name, which is not used
     while (x->r.at < x->r.end && *x->r.at != '>' && *x->r.at != ')') x->r.at++;
-    if (!skip(x, ">")) return fail(x, SETUN_ERROR_FORMAT, ">");
-  } else if (peek(x, "?")) {
+    if (!st_reader_skip(&x->r, ">")) return fail(x, SETUN_ERROR_FORMAT, ">");
+  } else if (st_reader_peek(&x->r, "?")) {
     return unsupported(x, "groups with flags are not supported");
   }
   return group(x, PART_SEQ);
@@ -258,14 +249,14 @@ static uint32_t read_group(st_expression *x) {
 
 static uint32_t read_atom(st_expression *x) {
   const char *from = x->r.at;
-  if (skip(x, "^")) return add_part(x, (st_part){.kind = PART_BEGIN, .nullable = true, .begins = true});
-  if (skip(x, "$")) return add_part(x, (st_part){.kind = PART_END, .nullable = true});
-  if (skip(x, "(")) return read_group(x);
-  if (skip(x, "[")) return term_part(x, read_class(x));
-  if (skip(x, ".")) return term_part(x, dot(x));
+  if (st_reader_skip(&x->r, "^")) return add_part(x, (st_part){.kind = PART_BEGIN, .nullable = true, .begins = true});
+  if (st_reader_skip(&x->r, "$")) return add_part(x, (st_part){.kind = PART_END, .nullable = true});
+  if (st_reader_skip(&x->r, "(")) return read_group(x);
+  if (st_reader_skip(&x->r, "[")) return term_part(x, read_class(x));
+  if (st_reader_skip(&x->r, ".")) return term_part(x, dot(x));
   st_ranges r = {0};
   uint32_t code = 0;
-  if (skip(x, "\\")) {
+  if (st_reader_skip(&x->r, "\\")) {
     if (x->r.at < x->r.end && st_ranges_add_class(&r, *x->r.at))
       x->r.at++;
     else if (read_escape(x, false, &code))
@@ -283,24 +274,13 @@ static uint32_t read_atom(st_expression *x) {
   return term_part(x, term);
 }
 
-static bool read_number(st_expression *x, uint32_t *number) {
-  const char *from = x->r.at;
-  uint64_t n = 0;
-  while (x->r.at < x->r.end && *x->r.at >= '0' && *x->r.at <= '9') {
-    n = 10 * n + (uint64_t)(*x->r.at++ - '0');
-    if (n >= ST_UNBOUNDED) n = ST_UNBOUNDED - 1;
-  }
-  *number = (uint32_t)n;
-  return x->r.at > from;
-}
-
 // {m}, {m,} or {m,n}; false: a literal brace, as without the flag u.
 static bool read_counts(st_expression *x, uint32_t *min, uint32_t *max) {
   const char *before = x->r.at;
-  if (skip(x, "{") && read_number(x, min)) {
+  if (st_reader_skip(&x->r, "{") && st_reader_number(&x->r, min)) {
     *max = *min;
-    if (skip(x, ",") && !read_number(x, max)) *max = ST_UNBOUNDED;
-    if (skip(x, "}")) return true;
+    if (st_reader_skip(&x->r, ",") && !st_reader_number(&x->r, max)) *max = ST_UNBOUNDED;
+    if (st_reader_skip(&x->r, "}")) return true;
   }
   x->r.at = before;
   return false;
@@ -309,15 +289,15 @@ static bool read_counts(st_expression *x, uint32_t *min, uint32_t *max) {
 static uint32_t quantified(st_expression *x, uint32_t atom) {
   uint32_t min, max;
   const char *from = x->r.at;
-  if (skip(x, "*"))
+  if (st_reader_skip(&x->r, "*"))
     min = 0, max = ST_UNBOUNDED;
-  else if (skip(x, "+"))
+  else if (st_reader_skip(&x->r, "+"))
     min = 1, max = ST_UNBOUNDED;
-  else if (skip(x, "?"))
+  else if (st_reader_skip(&x->r, "?"))
     min = 0, max = 1;
   else if (!read_counts(x, &min, &max))
     return atom;
-  skip(x, "?"); // lazy or greedy: it does not affect whether there is a match
+  st_reader_skip(&x->r, "?"); // lazy or greedy: it does not affect whether there is a match
   if (max < min) {
     x->r.at = from;
     return fail(x, SETUN_ERROR_FORMAT, "counts in rising order");
@@ -333,7 +313,7 @@ static uint32_t quantified(st_expression *x, uint32_t atom) {
 
 static uint32_t read_sequence(st_expression *x) {
   size_t base = x->n_pending;
-  while (!x->status && x->r.at < x->r.end && !peek(x, "|") && !peek(x, ")")) {
+  while (!x->status && x->r.at < x->r.end && !st_reader_peek(&x->r, "|") && !st_reader_peek(&x->r, ")")) {
     uint32_t atom = read_atom(x);
     if (!x->status) add_pending(x, quantified(x, atom));
   }
@@ -344,7 +324,7 @@ static uint32_t read_sequence(st_expression *x) {
 static uint32_t read_alternatives(st_expression *x) {
   size_t base = x->n_pending;
   do add_pending(x, read_sequence(x));
-  while (!x->status && skip(x, "|"));
+  while (!x->status && st_reader_skip(&x->r, "|"));
   return x->status ? 0 : list_part(x, PART_ALT, base);
 }
 

@@ -3,6 +3,7 @@
 // may contain anything), it is compared byte by byte.
 #include "constraint/engine.h"
 
+#include "base/hex.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 
@@ -26,16 +27,10 @@ static void put(st_value_reader *r, st_buffer *out, const void *bytes, size_t n)
 
 // ---- strings ----
 
-static int hex_value(char c) {
-  return c >= '0' && c <= '9'   ? c - '0'
-         : c >= 'a' && c <= 'f' ? c - 'a' + 10
-         : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                : -1;
-}
 static uint32_t four_digits(st_value_reader *r) {
   uint32_t code = 0;
-  for (int i = 0; i < 4 && r->at < r->end && hex_value(*r->at) >= 0; i++)
-    code = code << 4 | (uint32_t)hex_value(*r->at++);
+  for (int i = 0; i < 4 && r->at < r->end && st_hex_digit(*r->at) >= 0; i++)
+    code = code << 4 | (uint32_t)st_hex_digit(*r->at++);
   return code;
 }
 

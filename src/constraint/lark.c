@@ -80,19 +80,9 @@ static bool no_memory(st_lark *x) {
   if (!x->status) x->status = st_fail_memory(x->r.err, "a grammar");
   return false;
 }
-static bool peek(const st_lark *x, const char *text) {
-  size_t n = strlen(text);
-  return (size_t)(x->r.end - x->r.at) >= n && !memcmp(x->r.at, text, n);
-}
-static bool skip(st_lark *x, const char *text) {
-  if (!peek(x, text)) return false;
-  x->r.at += strlen(text);
-  return true;
-}
-
 static void skip_space(st_lark *x) {
   while (x->r.at < x->r.end) {
-    if (peek(x, "//") || *x->r.at == '#') {
+    if (st_reader_peek(&x->r, "//") || *x->r.at == '#') {
       while (x->r.at < x->r.end && *x->r.at != '\n') x->r.at++;
     } else if (memchr(" \t\r\n", *x->r.at, 4)) {
       x->r.at++;
@@ -151,14 +141,14 @@ static const char *skip_body(st_lark *x) {
   int brackets = 0;
   while (x->r.at < x->r.end) {
     char c = *x->r.at;
-    if (peek(x, "//") || c == '#') {
+    if (st_reader_peek(&x->r, "//") || c == '#') {
       while (x->r.at < x->r.end && *x->r.at != '\n') x->r.at++;
       continue;
     }
     if (c == '\n' && brackets <= 0) {
       const char *end = x->r.at;
       skip_space(x);
-      if (!peek(x, "|")) return end;
+      if (!st_reader_peek(&x->r, "|")) return end;
     }
     x->r.at += x->r.at < x->r.end;
     if (c == '"' || c == '/') skip_quoted(x, c);
@@ -181,23 +171,23 @@ static void import_name(st_lark *x, st_text name, st_text as) {
 // %import common.NAME, optionally with -> NAME, or %import common (NAME, NAME)
 static void read_import(st_lark *x) {
   skip_space(x);
-  if (!skip(x, "common")) {
+  if (!st_reader_skip(&x->r, "common")) {
     fail(x, SETUN_ERROR_UNSUPPORTED, "only the library \"common\" can be imported from");
     return;
   }
   skip_space(x);
-  if (skip(x, ".")) {
+  if (st_reader_skip(&x->r, ".")) {
     st_text name = read_name(x), as = name;
     while (x->r.at < x->r.end && (*x->r.at == ' ' || *x->r.at == '\t')) x->r.at++;
-    if (skip(x, "->")) {
+    if (st_reader_skip(&x->r, "->")) {
       skip_space(x);
       as = read_name(x);
     }
     import_name(x, name, as);
     return;
   }
-  if (!skip(x, "(")) fail(x, SETUN_ERROR_FORMAT, "a name of the library, or names in parentheses");
-  while (!x->status && !skip(x, ")")) {
+  if (!st_reader_skip(&x->r, "(")) fail(x, SETUN_ERROR_FORMAT, "a name of the library, or names in parentheses");
+  while (!x->status && !st_reader_skip(&x->r, ")")) {
     skip_space(x);
     st_text name = read_name(x);
     if (!name.length)
@@ -205,15 +195,15 @@ static void read_import(st_lark *x) {
     else
       import_name(x, name, name);
     skip_space(x);
-    skip(x, ",");
+    st_reader_skip(&x->r, ",");
     skip_space(x);
   }
 }
 
 static void read_directive(st_lark *x) {
-  if (skip(x, "import")) {
+  if (st_reader_skip(&x->r, "import")) {
     read_import(x);
-  } else if (skip(x, "ignore")) {
+  } else if (st_reader_skip(&x->r, "ignore")) {
     if (!st_reserve(&x->ignored, &x->ignored_capacity, x->n_ignored + 1, sizeof *x->ignored)) {
       no_memory(x);
       return;
@@ -226,16 +216,17 @@ static void read_directive(st_lark *x) {
 }
 
 static void read_statement(st_lark *x) {
-  if (skip(x, "%")) {
+  if (st_reader_skip(&x->r, "%")) {
     read_directive(x);
     return;
   }
-  while (skip(x, "?") || skip(x, "!")) {} // a modifier for building trees
+  while (st_reader_skip(&x->r, "?") || st_reader_skip(&x->r, "!")) {} // a modifier for building trees
   st_text name = read_name(x);
   skip_space(x);
-  if (name.length && peek(x, "{")) fail(x, SETUN_ERROR_UNSUPPORTED, "templates are not supported");
-  if (name.length && peek(x, ".")) fail(x, SETUN_ERROR_UNSUPPORTED, "priorities are not supported");
-  if (!name.length || !skip(x, ":")) fail(x, SETUN_ERROR_FORMAT, name.length ? ":" : "a rule's or a terminal's name");
+  if (name.length && st_reader_peek(&x->r, "{")) fail(x, SETUN_ERROR_UNSUPPORTED, "templates are not supported");
+  if (name.length && st_reader_peek(&x->r, ".")) fail(x, SETUN_ERROR_UNSUPPORTED, "priorities are not supported");
+  if (!name.length || !st_reader_skip(&x->r, ":"))
+    fail(x, SETUN_ERROR_FORMAT, name.length ? ":" : "a rule's or a terminal's name");
   st_lark_symbol *s = x->status ? NULL : add_symbol(x, name);
   if (!s) return;
   s->body = x->r.at;
@@ -268,7 +259,7 @@ static st_node terminal_node(st_lark *x, st_term term) {
 
 static uint32_t read_character(st_lark *x) {
   static const char letters[] = "nrtfv\\\"'/", meanings[] = "\n\r\t\f\v\\\"'/";
-  if (!skip(x, "\\")) return st_reader_next(&x->r);
+  if (!st_reader_skip(&x->r, "\\")) return st_reader_next(&x->r);
   char c = x->r.at < x->r.end ? *x->r.at : '\0';
   const char *letter = c ? strchr(letters, c) : NULL;
   if (letter) return x->r.at++, (uint8_t)meanings[letter - letters];
@@ -286,7 +277,7 @@ static st_term read_string(st_lark *x, uint32_t *only) {
   skip_quoted(x, '"');
   end = x->r.at - 1;
   if (end < from || *end != '"') return fail(x, SETUN_ERROR_FORMAT, "a string's end");
-  bool ignore_case = peek(x, "i") && !(x->r.at + 1 < x->r.end && is_name(x->r.at[1]));
+  bool ignore_case = st_reader_peek(&x->r, "i") && !(x->r.at + 1 < x->r.end && is_name(x->r.at[1]));
   const char *after = x->r.at + ignore_case;
   size_t base = x->n_pending, n = 0;
   x->r.at = from;
@@ -310,8 +301,8 @@ static st_term read_string(st_lark *x, uint32_t *only) {
 static st_node read_string_or_range(st_lark *x) {
   uint32_t first, last;
   st_term term = read_string(x, &first);
-  if (x->status || !skip(x, "..")) return terminal_node(x, term);
-  if (!skip(x, "\"")) return fail(x, SETUN_ERROR_FORMAT, "the string that ends the range");
+  if (x->status || !st_reader_skip(&x->r, "..")) return terminal_node(x, term);
+  if (!st_reader_skip(&x->r, "\"")) return fail(x, SETUN_ERROR_FORMAT, "the string that ends the range");
   read_string(x, &last);
   if (x->status || first == UINT32_MAX || last == UINT32_MAX || last < first) {
     return fail(x, SETUN_ERROR_FORMAT, "two strings of one character in rising order");
@@ -367,7 +358,7 @@ static st_node read_reference(st_lark *x) {
   const char *from = x->r.at;
   st_text name = read_name(x);
   int64_t at = st_map_get(x->names, name.data, name.length);
-  if (peek(x, "{")) return fail(x, SETUN_ERROR_UNSUPPORTED, "templates are not supported");
+  if (st_reader_peek(&x->r, "{")) return fail(x, SETUN_ERROR_UNSUPPORTED, "templates are not supported");
   if (at < 0) {
     x->r.at = from;
     return fail(x, SETUN_ERROR_FORMAT, "a name that is defined");
@@ -392,21 +383,21 @@ static st_node read_group(st_lark *x, const char *close) {
   if (++x->depth > MOST_NESTED) return fail(x, SETUN_ERROR_LIMIT, "groups are nested too deeply");
   st_node inside = read_expansions(x);
   x->depth--;
-  if (!x->status && !skip(x, close)) return fail(x, SETUN_ERROR_FORMAT, close);
+  if (!x->status && !st_reader_skip(&x->r, close)) return fail(x, SETUN_ERROR_FORMAT, close);
   return inside;
 }
 
 static st_node read_item(st_lark *x) {
-  if (skip(x, "\"")) return read_string_or_range(x);
-  if (skip(x, "/")) return read_expression(x);
-  if (skip(x, "(")) return read_group(x, ")");
-  if (skip(x, "[")) return st_node_repeat(x->g, read_group(x, "]"), 0, 1);
-  if (peek(x, "<")) {
+  if (st_reader_skip(&x->r, "\"")) return read_string_or_range(x);
+  if (st_reader_skip(&x->r, "/")) return read_expression(x);
+  if (st_reader_skip(&x->r, "(")) return read_group(x, ")");
+  if (st_reader_skip(&x->r, "[")) return st_node_repeat(x->g, read_group(x, "]"), 0, 1);
+  if (st_reader_peek(&x->r, "<")) {
     st_node node = ST_NODE_EMPTY;
     if (!x->status) x->status = st_reader_token(&x->r, x->g, x->tokenizer, false, &node);
     return node;
   }
-  if (x->in_terminal && skip(x, "~")) {
+  if (x->in_terminal && st_reader_skip(&x->r, "~")) {
     st_term term;
     skip_space(x);
     st_node inside = read_item(x);
@@ -420,33 +411,34 @@ static st_node read_item(st_lark *x) {
 // ?, *, +, ~ 3, ~ 2..5 and {2,5}
 static st_node read_repeat(st_lark *x, st_node item) {
   uint32_t min, max;
-  if (skip(x, "?")) return st_node_repeat(x->g, item, 0, 1);
-  if (skip(x, "*")) return st_node_repeat(x->g, item, 0, ST_UNBOUNDED);
-  if (skip(x, "+")) return st_node_repeat(x->g, item, 1, ST_UNBOUNDED);
+  if (st_reader_skip(&x->r, "?")) return st_node_repeat(x->g, item, 0, 1);
+  if (st_reader_skip(&x->r, "*")) return st_node_repeat(x->g, item, 0, ST_UNBOUNDED);
+  if (st_reader_skip(&x->r, "+")) return st_node_repeat(x->g, item, 1, ST_UNBOUNDED);
   const char *from = x->r.at;
   skip_space(x);
-  bool braces = skip(x, "{");
-  if (!braces && !skip(x, "~")) return x->r.at = from, item;
+  bool braces = st_reader_skip(&x->r, "{");
+  if (!braces && !st_reader_skip(&x->r, "~")) return x->r.at = from, item;
   skip_space(x);
   if (!st_reader_number(&x->r, &min)) {
     if (braces) return fail(x, SETUN_ERROR_FORMAT, "a count");
     return x->r.at = from, item; // the complement of the next item
   }
   max = min;
-  if (skip(x, braces ? "," : "..") && !st_reader_number(&x->r, &max)) max = ST_UNBOUNDED;
-  if (max < min || (braces && !skip(x, "}"))) return fail(x, SETUN_ERROR_FORMAT, "counts in rising order");
+  if (st_reader_skip(&x->r, braces ? "," : "..") && !st_reader_number(&x->r, &max)) max = ST_UNBOUNDED;
+  if (max < min || (braces && !st_reader_skip(&x->r, "}")))
+    return fail(x, SETUN_ERROR_FORMAT, "counts in rising order");
   return st_node_repeat(x->g, item, min, max);
 }
 
 static st_node read_sequence(st_lark *x) {
   size_t base = x->n_pending;
   skip_space(x);
-  while (!x->status && x->r.at < x->r.end && !memchr("|)]&", *x->r.at, 4) && !peek(x, "->")) {
+  while (!x->status && x->r.at < x->r.end && !memchr("|)]&", *x->r.at, 4) && !st_reader_peek(&x->r, "->")) {
     st_node item = read_item(x);
     if (!x->status) push(x, read_repeat(x, item));
     skip_space(x);
   }
-  if (!x->status && skip(x, "->")) { // an alias for the tree
+  if (!x->status && st_reader_skip(&x->r, "->")) { // an alias for the tree
     skip_space(x);
     read_name(x);
     skip_space(x);
@@ -456,7 +448,7 @@ static st_node read_sequence(st_lark *x) {
 
 static st_node read_intersection(st_lark *x) {
   st_node node = read_sequence(x);
-  while (!x->status && peek(x, "&")) {
+  while (!x->status && st_reader_peek(&x->r, "&")) {
     st_term a, b;
     if (!x->in_terminal) return fail(x, SETUN_ERROR_UNSUPPORTED, "& is supported in terminals only");
     x->r.at++;
@@ -472,7 +464,7 @@ static st_node read_intersection(st_lark *x) {
 static st_node read_expansions(st_lark *x) {
   size_t base = x->n_pending;
   do push(x, read_intersection(x));
-  while (!x->status && skip(x, "|"));
+  while (!x->status && st_reader_skip(&x->r, "|"));
   return take_list(x, base, st_node_alt);
 }
 

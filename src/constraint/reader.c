@@ -1,11 +1,13 @@
 // Shared by the readers of expressions and grammars: see reader.h.
 #include "constraint/reader.h"
 
+#include "base/hex.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { LAST = 0x10FFFF };
 
@@ -128,12 +130,22 @@ uint32_t st_reader_next(st_reader *r) {
   return code;
 }
 
+bool st_reader_peek(const st_reader *r, const char *text) {
+  size_t n = strlen(text);
+  return (size_t)(r->end - r->at) >= n && !memcmp(r->at, text, n);
+}
+
+bool st_reader_skip(st_reader *r, const char *text) {
+  if (!st_reader_peek(r, text)) return false;
+  r->at += strlen(text);
+  return true;
+}
+
 bool st_reader_hex(st_reader *r, int n, uint32_t *code) {
   *code = 0;
   if (r->end - r->at < n) return false;
   for (int i = 0; i < n; i++) {
-    char c = r->at[i];
-    int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+    int digit = st_hex_digit(r->at[i]);
     if (digit < 0) return false;
     *code = *code << 4 | (uint32_t)digit;
   }

@@ -31,6 +31,9 @@ typedef struct st_reader {
 setun_status st_reader_fail(const st_reader *r, setun_status code, const char *expected);
 // Reads one character of UTF-8; the text is valid. UINT32_MAX at the end.
 uint32_t st_reader_next(st_reader *r);
+// Does the text continue with this one? Skipping it moves the position if so.
+bool st_reader_peek(const st_reader *r, const char *text);
+bool st_reader_skip(st_reader *r, const char *text);
 // Reads exactly n hexadecimal digits.
 bool st_reader_hex(st_reader *r, int n, uint32_t *code);
 

@@ -1,6 +1,8 @@
 // References to absolute URIs: RFC 3986, section 5.2.
 #include "constraint/schema_context.h"
 
+#include "base/hex.h"
+
 #include <string.h>
 
 // The parts of a URI reference; `data` NULL: absent.
@@ -80,18 +82,11 @@ static st_text without_dots(st_schema *s, st_text path) {
   return (st_text){copy, remove_dots(copy, path.length)};
 }
 
-static int hex(char c) {
-  return c >= '0' && c <= '9'   ? c - '0'
-         : c >= 'a' && c <= 'f' ? c - 'a' + 10
-         : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                : -1;
-}
-
 static const char *decode_percent(st_schema *s, const char *text) {
   char *out = st_schema_alloc(s, strlen(text) + 1, 1), *to = out;
   if (!out) return "";
   for (const char *p = text; *p; p++) {
-    int high = *p == '%' ? hex(p[1]) : -1, low = high >= 0 ? hex(p[2]) : -1;
+    int high = *p == '%' ? st_hex_digit(p[1]) : -1, low = high >= 0 ? st_hex_digit(p[2]) : -1;
     *to++ = low >= 0 ? (char)(high * 16 + low) : *p;
     if (low >= 0) p += 2;
   }

@@ -2,6 +2,7 @@
 // the visible ones of Latin-1 as themselves and the 68 others as U+0100 onward.
 #include "tokenizer/internal.h"
 
+#include "base/hex.h"
 #include "base/utf8.h"
 
 #define ROW8(a) a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6, a + 7
@@ -51,14 +52,8 @@ size_t st_bytes_read(const char *text, size_t n, char *out) {
   return length;
 }
 
-static int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 int st_byte_token(const char *text, size_t length) {
   if (length != 6 || text[0] != '<' || text[1] != '0' || text[2] != 'x' || text[5] != '>') return -1;
-  int high = hex_digit(text[3]), low = hex_digit(text[4]);
+  int high = st_hex_digit(text[3]), low = st_hex_digit(text[4]);
   return high < 0 || low < 0 ? -1 : high << 4 | low;
 }

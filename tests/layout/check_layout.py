@@ -73,8 +73,8 @@ PUBLIC_HEADERS = {
     "constraint": ("constraint.h", "frontends.h", "grammar.h", "schema.h", "terms.h"),
     "chat": ("channels.h", "choose.h", "tool_calls.h", "tool_formats.h", "tool_history.h"),
     "jinja": ("template.h",),
-    "base": ("buffer.h", "bytes.h", "clock.h", "cpu.h", "error.h", "file.h", "float16.h", "float_modes.h", "hash.h", "json.h",
-             "log.h", "memory.h", "output.h", "pool.h", "process.h", "random.h", "system_error.h", "system_memory.h",
+    "base": ("buffer.h", "bytes.h", "clock.h", "cpu.h", "error.h", "file.h", "float16.h", "float_modes.h", "hash.h", "hex.h",
+             "json.h", "log.h", "memory.h", "output.h", "pool.h", "process.h", "random.h", "system_error.h", "system_memory.h",
              "thread.h", "utf8.h"),
 }
 SUBFOLDERS = {"kernel": ("ref", "lanes", "x86", "arm"), "model": ("arch",), "backend": None}  # None: any
