@@ -9,6 +9,9 @@
 #include <string.h>
 
 enum { KEPT_MOST = 64, COMPILE_MILLISECONDS = 500 };
+// What takes longer than the first try may waits until all others had theirs, so that many slow constraints do not
+// delay the fast ones of other clients. After so many others, a slow one has its turn.
+enum { FIRST_TRY_MILLISECONDS = 25, FAST_MOST = 16 };
 
 struct compiled {
   compiled *next; // more recently used ones come first
@@ -29,6 +32,7 @@ struct compiler {
   job *waiting, **last;
   compiled *kept;
   size_t n_waiting, n_kept;
+  unsigned n_fast; // first tries since the last slow one
   uint64_t n_compiled, n_found;
   bool stop;
 };
@@ -151,17 +155,22 @@ static void refuse(job *j, const char *why) {
   job_free(j);
 }
 
+// With the lock held.
+static void append(compiler *c, job *j) {
+  j->next = NULL;
+  *c->last = j;
+  c->last = &j->next;
+  c->n_waiting++;
+  pthread_cond_signal(&c->changed);
+}
+
 void compiler_submit(compiler *c, job *j) {
   pthread_mutex_lock(&c->lock);
   const bool stop = c->stop, found = !stop && take_kept(c, j), room = c->n_waiting < c->front->options.queue_limit + 1;
   if (found) {
     c->n_found++;
   } else if (!stop && room) {
-    j->next = NULL;
-    *c->last = j;
-    c->last = &j->next;
-    c->n_waiting++;
-    pthread_cond_signal(&c->changed);
+    append(c, j);
   }
   pthread_mutex_unlock(&c->lock);
   if (found)
@@ -172,18 +181,29 @@ void compiler_submit(compiler *c, job *j) {
     refuse(j, "too many requests wait for their constraints to be compiled");
 }
 
-// The first waiting job, if there is memory to compile its constraint: half of the limit. With the lock held.
+// The first waiting job whose turn it is. NULL: none waits.
+static job **next_turn(compiler *c) {
+  job **slow = NULL, **fast = NULL;
+  for (job **at = &c->waiting; *at; at = &(*at)->next) {
+    job ***kind = (*at)->slow ? &slow : &fast;
+    if (!*kind) *kind = at;
+  }
+  return fast && (!slow || c->n_fast < FAST_MOST) ? fast : slow;
+}
+
+// The next job, if there is memory to compile its constraint: half of the limit. With the lock held.
 static job *first_job(compiler *c, compiled **dropped) {
   const uint64_t limit = c->front->options.constraint_memory;
-  job *j = c->waiting;
+  job **at = next_turn(c), *j = at ? *at : NULL;
   if (!j) {
     make_room(c, limit, KEPT_MOST, dropped);
     return NULL;
   }
   if (!atomic_load(&j->x->gone) && !take_kept(c, j) && !make_room(c, limit / 2, KEPT_MOST - 1, dropped)) return NULL;
-  c->waiting = j->next;
-  if (!c->waiting) c->last = &c->waiting;
+  *at = j->next;
+  if (!j->next) c->last = at;
   c->n_waiting--;
+  c->n_fast = j->slow ? 0 : c->n_fast + 1;
   c->n_found += j->compiled != NULL;
   return j;
 }
@@ -226,13 +246,26 @@ static bool keep(compiler *c, job *j, setun_constraint *constraint) {
   return true;
 }
 
+static void wait_again(compiler *c, job *j) {
+  pthread_mutex_lock(&c->lock);
+  j->slow = true;
+  append(c, j);
+  pthread_mutex_unlock(&c->lock);
+}
+
 static void compile(compiler *c, job *j) {
-  const constraint_limits limits = {c->front->options.constraint_memory / 2, COMPILE_MILLISECONDS};
+  const constraint_limits limits = {c->front->options.constraint_memory / 2,
+                                    j->slow ? COMPILE_MILLISECONDS : FIRST_TRY_MILLISECONDS};
   setun_constraint *constraint = NULL;
   problem p = {0};
   atomic_store(&c->busy, true);
-  bool fine = constraint_compile(j, &limits, &constraint, &p);
+  setun_status s = constraint_compile(j, &limits, &constraint, &p);
   atomic_store(&c->busy, false);
+  if (s == SETUN_ERROR_LIMIT && !j->slow) {
+    wait_again(c, j);
+    return;
+  }
+  bool fine = s == SETUN_OK;
   if (fine && !keep(c, j, constraint)) {
     setun_constraint_free(constraint);
     fine = fail_memory(&p);

@@ -76,7 +76,7 @@ static bool make_key(const job *j, problem *p) {
   return s == SETUN_OK || fail_with(p, r->param, &error);
 }
 
-bool constraint_compile(const job *j, const constraint_limits *limits, setun_constraint **out, problem *p) {
+setun_status constraint_compile(const job *j, const constraint_limits *limits, setun_constraint **out, problem *p) {
   setun_constraint_params text;
   setun_answer_params answer = params_of(j, &text);
   setun_error error;
@@ -84,8 +84,11 @@ bool constraint_compile(const job *j, const constraint_limits *limits, setun_con
   text.milliseconds = answer.milliseconds = limits->milliseconds;
   setun_status s = j->chat ? setun_constraint_new_answer(j->rendering, &answer, out, &error)
                            : setun_constraint_new(j->server->model, &text, out, &error);
-  if (s == SETUN_ERROR_STATE) return invalid(p, j->request->param, "%s", error.message);
-  return s == SETUN_OK || fail_with(p, j->request->param, &error);
+  if (s == SETUN_ERROR_STATE)
+    invalid(p, j->request->param, "%s", error.message);
+  else if (s != SETUN_OK)
+    fail_with(p, j->request->param, &error);
+  return s;
 }
 
 void constraint_request_free(constraint_request *r) {

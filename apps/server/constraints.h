@@ -15,8 +15,8 @@ typedef struct constraint_request {
   size_t key_length;
 } constraint_request;
 
-// Reads "response_format", "grammar" and "json_schema" of a body into the job's request; NULL if there are none. The job
-// already has its prompts and tools.
+// Reads "response_format", "grammar" and "json_schema" of a body into the job's request; NULL if there are none. The
+// job already has its prompts and tools.
 bool constrain_job(job *j, const st_json *body, problem *p);
 void constraint_request_free(constraint_request *r); // NULL is fine
 
@@ -25,6 +25,6 @@ typedef struct constraint_limits {
   uint32_t milliseconds; // of processor time
 } constraint_limits;
 // Compiles a job's request, on any thread. On success the caller owns *out.
-bool constraint_compile(const job *j, const constraint_limits *limits, setun_constraint **out, problem *p);
+setun_status constraint_compile(const job *j, const constraint_limits *limits, setun_constraint **out, problem *p);
 
 #endif

@@ -132,6 +132,7 @@ struct job {
   struct constraint_request *request; // what answers must match; NULL: nothing
   compiled *compiled;                 // the compiler's entry for its constraint
   setun_constraint *constraint;       // the constraint itself; NULL: any text
+  bool slow;                          // the constraint takes long to compile
   bool sure_calls;                    // the constraint ensures that calls are complete
   bool keep_asked;
   st_json *asked; // with keep_asked: the request's body, for members that a reply repeats
