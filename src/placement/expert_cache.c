@@ -360,10 +360,10 @@ static void read_ahead(st_expert_cache *c) {
   }
 }
 
-// The layer is reached: what was read ahead for it is like any other expert from now on, and what it does not want and
-// has not arrived is dropped. A read that failed is repeated, and reported, if a layer wants the expert. Returns how
-// many of them the layer wants.
-static uint64_t settle_prefetched(st_expert_cache *c, uint32_t layer) {
+// A layer is reached: from now on, experts that were read ahead for it are like any other, and unfinished reads of
+// experts that it does not need are dropped. A failed read is repeated, and reported, only if the layer needs the
+// expert. Returns how many of the experts that were read ahead it needs.
+static uint64_t finish_prefetched(st_expert_cache *c, uint32_t layer) {
   uint64_t hits = 0;
   for (uint32_t e = 0; e < c->n_expert; e++) {
     uint32_t at = c->records[layer * c->n_expert + e].slot;
@@ -393,7 +393,7 @@ uint32_t st_expert_cache_ahead(const st_expert_cache *c) {
   return may_prefetch(c) ? st_expert_prefetch_distance(c->prefetch) : 0;
 }
 
-// ---- what a pass asks for -----------------------------------------------------------------------------------------
+// ---- what a pass requests -----------------------------------------------------------------------------------------
 
 setun_status st_expert_cache_want(st_expert_cache *c, const st_expert_demand *demand, setun_error *err) {
   uint64_t hits = 0;
@@ -418,7 +418,7 @@ setun_status st_expert_cache_want(st_expert_cache *c, const st_expert_demand *de
     st_expert_policy_use(c->policy, record, demand->tokens[i]);
   }
   st_expert_prefetch_used(c->prefetch, demand->layer, demand->experts, demand->n);
-  uint64_t prefetch_hits = settle_prefetched(c, demand->layer);
+  uint64_t prefetch_hits = finish_prefetched(c, demand->layer);
   pthread_mutex_lock(&c->lock);
   c->hits[demand->layer] += hits;
   c->prefetch_hits += prefetch_hits;

@@ -1,10 +1,10 @@
-// Experts that are read before a layer asks for them: which ones are expected, how well that was predicted, and whether
-// reading them makes passes faster. No reading happens here (expert_cache.h).
+// Prefetching of experts, before a layer requests them: which ones are expected, how well they were predicted, and
+// whether reading them makes passes faster. The reading itself is in expert_cache.h.
 //
 // A prediction comes from the routers of the next layers, applied to the hidden state of this one (requirement R1.9).
 // Whether it helps depends on the disk and the text, so it is measured: eight blocks of passes with (1) and without (0)
-// it take turns as 1 0 0 1 0 1 1 0, so that a change of speed counts for both alike if it is steady, or fades as that
-// of a cache that fills. Prefetching goes on only while it is clearly faster; otherwise trials become rarer.
+// it alternate as 1 0 0 1 0 1 1 0, so that a change of speed affects both equally if it is steady, or fades like that
+// of a cache that fills. Prefetching continues only while it is clearly faster; otherwise trials become rarer.
 #ifndef SETUN_PLACEMENT_EXPERT_PREFETCH_H
 #define SETUN_PLACEMENT_EXPERT_PREFETCH_H
 
@@ -33,18 +33,18 @@ setun_status st_expert_prefetch_new(uint32_t n_layer, uint32_t n_expert, const s
                                     st_expert_prefetch **prefetch, setun_error *err);
 void st_expert_prefetch_free(st_expert_prefetch *p);
 
-// A pass begins and ends; `now` in seconds. Passes of another number of tokens than 1 are not counted.
+// A pass begins and ends; `now` in seconds. Only passes of 1 token are counted.
 void st_expert_prefetch_begin(st_expert_prefetch *p, uint32_t n_tokens, double now);
 void st_expert_prefetch_end(st_expert_prefetch *p, double now);
 // How many layers ahead to predict in this pass; 0: not at all.
 uint32_t st_expert_prefetch_distance(const st_expert_prefetch *p);
 
-// The experts [n] of `layer` are expected by a layer `distance` before it. The next one to read, of the nearest layer
-// first, for which `wanted` says yes; UINT32_MAX: none. Each is given at most once.
+// `expect`: a layer `distance` before `layer` predicts these experts [n] of it. `next`: the next expert to read for
+// which `wanted` returns true, nearest layers first; UINT32_MAX: none. Each is returned at most once.
 void st_expert_prefetch_expect(st_expert_prefetch *p, uint32_t layer, uint32_t distance, const uint32_t *experts,
                                uint32_t n);
 uint32_t st_expert_prefetch_next(st_expert_prefetch *p, bool (*wanted)(void *context, uint32_t record), void *context);
-// What the layer did use: counts what was predicted of it, and forgets what was expected.
+// The experts that the layer used: counts how many of them were predicted, and drops its expectations.
 void st_expert_prefetch_used(st_expert_prefetch *p, uint32_t layer, const uint32_t *experts, uint32_t n);
 
 // The fraction of used experts that were predicted that many layers before; NAN: not known.

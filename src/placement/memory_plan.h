@@ -1,12 +1,12 @@
 // The memory plan: which weights are resident and which are read again for each pass, so that the total stays within a
 // budget. Made from the bound weights, before any are read; loading follows it.
 //
-// Resident first: vectors; then the head, after which a prompt has nothing left to read; then attention's matrices, a
-// layer after the other, then the MLPs' (or, in layers with experts, what is not an expert), spread evenly over the
-// layers, so that each layer leaves as much to be read while it computes as the next one. Then experts: as many as
-// there is room for, in a cache, of which a token's of one layer are the least. The embedding last, of which a token
-// needs one row. What is left of layers streams through a ring of two units, a unit being what of one layer is not
-// resident, or a piece of the head. Of an embedding that is not resident the rows are read one by one.
+// Weights become resident in this order: vectors; the head, which a prompt needs last; attention's matrices, layer
+// by layer; the MLPs' matrices (in layers with experts, those that are not an expert's), spread evenly over the layers,
+// so that about as much remains to be read for each layer. Then a cache of as many experts as there is room for, at
+// least those that one token uses in one layer. The embedding last, since a token needs only one row of it. The other
+// weights of layers stream through a ring of two units; a unit is what is not resident of one layer, or a piece of the
+// head. The rows of an embedding that is not resident are read one by one.
 #ifndef SETUN_PLACEMENT_MEMORY_PLAN_H
 #define SETUN_PLACEMENT_MEMORY_PLAN_H
 

@@ -32,7 +32,7 @@ struct st_calibrated {
   st_placement *placement;
 };
 
-// The layer at work.
+// The layer that is being calibrated.
 typedef struct {
   const st_calibration *o;
   st_calibrated *all;
@@ -103,7 +103,7 @@ static setun_status list_matrices(st_calibrated *c, st_model *m, const st_calibr
   return s;
 }
 
-// Of everything that a layer's result depends on.
+// A hash of everything that a layer's result depends on.
 static uint64_t identity_of(const st_calibrated *c, const st_model *m, const st_calibration *o) {
   uint64_t hash = st_hash(m->identity, o->ids, (size_t)o->n_windows * o->window * sizeof *o->ids);
   for (size_t i = 0; i < c->n; i++) {
@@ -143,7 +143,7 @@ static setun_status write_layer(const st_calibrated *c, int32_t layer, const uin
   return s;
 }
 
-// False: there is none that was made from the same model, text and formats, whole.
+// False: there is no complete file that was made from the same model, text and formats.
 static bool read_layer(const st_calibrated *c, int32_t layer, uint8_t *bytes, uint64_t n) {
   file_head head = {0};
   char *path = file_name(c, layer);
@@ -216,7 +216,7 @@ static setun_status report(calibration *c) {
   return st_fail(c->err, SETUN_ERROR_CANCELED, "calibration was canceled; the same command continues it");
 }
 
-// All windows through a layer; what leaves it takes the place of what came where `keep`.
+// Runs a layer on all windows. With `keep`, its outputs replace its inputs.
 static setun_status run_windows(calibration *c, uint32_t layer, bool keep) {
   const st_backend *b = c->model->backend;
   uint32_t n = c->o->window, stride = st_blocks(n);
@@ -259,7 +259,7 @@ static setun_status quantize_matrix(calibration *c, const matrix *m, const st_co
   return s;
 }
 
-// The matrices with one input, first those whose columns have an order.
+// Quantizes the matrices with the same input, first those whose columns are ordered.
 static setun_status quantize_input(calibration *c, int input, uint8_t *bytes) {
   setun_status s = SETUN_OK;
   for (int ordered = 1; ordered >= 0; ordered--) {
@@ -290,7 +290,7 @@ static setun_status make_layer(calibration *c, uint32_t layer, uint8_t *bytes) {
   return s;
 }
 
-// The quantized matrix takes the original's place in the model.
+// Replaces the original matrix in the model by the quantized one.
 static setun_status replace(calibration *c, const matrix *m, const uint8_t *bytes) {
   const st_backend *b = c->model->backend;
   const st_matrix_desc desc = {

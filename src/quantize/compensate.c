@@ -118,7 +118,7 @@ static float clamped(float code, float most) {
   return !(code > 0) ? 0 : code < most ? code : most;
 }
 
-// What column i misses goes to those after it.
+// Distributes the error of column i over the columns after it.
 static void spread(const st_compensation *c, uint32_t i, float miss, float *work) {
   const float *u = c->factor + (size_t)i * c->n;
   float error = miss / u[i];
@@ -137,7 +137,7 @@ void st_compensate_row(const st_compensation *c, const st_group_scales *s, const
   }
 }
 
-// A thread's room for one row.
+// A thread's memory for one row.
 typedef struct {
   float *work, *d;
   int *zero;
@@ -161,7 +161,7 @@ static void zero_points(const st_compensation *c, const st_format *f, const floa
 
 // ---- two of four --------------------------------------------------------------------------------------------------
 
-// Of four columns the two that are missed most if they go: their squares over the inverse's diagonal.
+// The two of four columns whose removal would change most: by their squares over the inverse's diagonal.
 static void keep_two(const st_compensation *c, uint32_t i, const float *work, bool kept[4]) {
   float missed[4];
   for (uint32_t j = 0; j < 4; j++) {
@@ -172,7 +172,7 @@ static void keep_two(const st_compensation *c, uint32_t i, const float *work, bo
   for (unsigned j = 0; j < 4; j++) kept[j] = j == (nibble & 3) || j == nibble >> 2;
 }
 
-// A block's scale is chosen when its columns' turn comes, from what they are then.
+// A block's scale is chosen when its columns are reached, from their compensated values.
 static void two_of_four(const st_compensation *c, const st_format *f, const float *row, const row_room *room,
                         uint8_t *bytes) {
   bool kept[4] = {false};

@@ -8,7 +8,7 @@
 
 static const char *const names[] = {"libopenblas.so.0", "liblapack.so.3", "libopenblas.dylib"};
 
-// A function's address, whose type C does not convert.
+// A function's address, copied since C has no conversion from void * to a function pointer.
 static int find(void *library, const char *name, void *function) {
   void *symbol = dlsym(library, name);
   memcpy(function, &symbol, sizeof symbol);

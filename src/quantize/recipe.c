@@ -45,7 +45,7 @@ static bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r';
 }
 
-// Without the blanks around it.
+// Removes the blanks around a text.
 static size_t trim(const char **text, size_t n) {
   while (n && is_blank(**text)) ++*text, n--;
   while (n && is_blank((*text)[n - 1])) n--;
