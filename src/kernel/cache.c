@@ -8,8 +8,8 @@
 #include <string.h>
 
 static const st_kv_format formats[] = {
-#define KV_FORMAT(id, text, key, value, meet, turned)                                                                  \
-  [SETUN_KV_##id] = {.name = text, .key_bits = key, .value_bits = value, .code_bits = meet, .rotated = turned},
+#define KV_FORMAT(id, text, key, value, codes, turned)                                                                 \
+  [SETUN_KV_##id] = {.name = text, .key_bits = key, .value_bits = value, .code_bits = codes, .rotated = turned},
 #include "kernel/cache_formats.def"
 };
 

@@ -28,7 +28,7 @@ enum {
 typedef struct st_kv_format {
   const char *name;
   uint32_t key_bits, value_bits; // of a number
-  uint32_t code_bits;            // of the queries and factors that these meet, where they are codes
+  uint32_t code_bits;            // of queries and factors, where numbers are codes
   bool rotated;
 } st_kv_format;
 

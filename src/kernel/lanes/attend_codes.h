@@ -29,8 +29,8 @@ LANES_INLINE vi lanes_move(vi v, int n) {
   return n > 0 ? vi_left(v, (unsigned)n) : n < 0 ? vi_right(v, (unsigned)-n) : v;
 }
 
-// Adds to the sums in turn the products of piece i of a step of keys with the query's codes of the step. Those of q8
-// are 10 bits and meet 16, those of q4 are 6 and meet 8.
+// Adds to the sums in turn the products of piece i of a step of keys with the query's codes of the step. For q8
+// keys of 10 bits are multiplied with 16, for q4 keys of 6 with 8.
 LANES_INLINE lanes_pairs lanes_wide_piece(const uint8_t *step, int i) {
   vi high = vi_load(step + st_kv_low_bytes(10) + 64 * (i / 4));
   int at = 2 * (i % 4);
