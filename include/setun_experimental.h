@@ -1,5 +1,5 @@
-/* Experimental: synthetic models and benchmarks, which the promise of stability does not cover. A part of setun.h,
- * which states the conventions. */
+/* Experimental: devices, synthetic models and benchmarks, which the promise of stability does not cover. A part of
+ * setun.h, which states the conventions. */
 #ifndef SETUN_EXPERIMENTAL_H
 #define SETUN_EXPERIMENTAL_H
 
@@ -8,6 +8,19 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- devices (experimental) ------------------------------------------------------------------------------- */
+
+typedef struct setun_device_info {
+  size_t size;           /* of this struct */
+  uint64_t memory;       /* bytes that it can use; 0: unknown */
+  char name[32];         /* "cpu", "vulkan:0": as in setun_model_params.device */
+  char description[256]; /* as its driver calls it; of the CPU its instruction sets */
+  char problem[256];     /* why it cannot be used; "": it can */
+} setun_device_info;
+
+/* A device of this machine, by index from 0 on: the CPU, then GPUs. SETUN_ERROR_LIMIT: past the last. */
+SETUN_API setun_status setun_get_device(size_t index, setun_device_info *device_info, setun_error *error);
 
 /* ---- synthetic models (experimental) ---------------------------------------------------------------------- */
 

@@ -71,6 +71,9 @@ typedef struct setun_model_params {
    * be used, 1 to 4, and to read them while the disk is idle, for as long as this is measured to be faster; 0: 1; -1:
    * not at all. Results are the same. */
   int experts_ahead;
+  /* What computes: "cpu", or a device by its name (setun_get_device) or its kind alone ("vulkan", the first of them);
+   * or several, separated by commas, of which the first is taken that can be used here. NULL: the CPU. */
+  const char *device;
 } setun_model_params;
 
 SETUN_PARAMS(setun_model_params)

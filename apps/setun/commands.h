@@ -6,7 +6,7 @@
 
 extern const command command_run, command_chat, command_render, command_tokenize, command_detokenize, command_inspect,
     command_convert, command_quantize, command_logits, command_perplexity, command_embed, command_bench, command_plan,
-    command_serve, command_pull, command_list, command_remove, command_help, command_version;
+    command_devices, command_serve, command_pull, command_list, command_remove, command_help, command_version;
 
 // In the order of `setun help`, NULL-terminated.
 extern const command *const all_commands[];

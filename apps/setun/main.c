@@ -14,7 +14,7 @@
 const command *const all_commands[] = {
     &command_run,      &command_chat,     &command_render,     &command_inspect, &command_convert,
     &command_quantize, &command_tokenize, &command_detokenize, &command_logits,  &command_perplexity,
-    &command_embed,    &command_plan,     &command_bench,
+    &command_embed,    &command_plan,     &command_bench,      &command_devices,
 #ifdef SETUN_SERVER
     &command_serve,
 #endif

@@ -12,9 +12,12 @@
 
 enum { ADAPTERS_MOST = 16 };
 
-const option model_rows[4] = {
+const option model_rows[5] = {
     {0, "isa", OPTION_CHOICE, offsetof(model_options, isa), NULL, SETUN_CHOICE_ISA, 0,
      "use this instruction set instead of the best available"},
+    {0, "device", OPTION_TEXT, offsetof(model_options, device), "NAME", 1, 0,
+     "compute on this device (`setun devices`): vulkan, vulkan:1; vulkan,cpu: on the CPU where there is none (default "
+     "cpu)"},
     {0, "assume", OPTION_CHOICE, offsetof(model_options, assume), NULL, SETUN_CHOICE_ASSUME, 0,
      "how to read an ambiguous tensor type, such as i2_s-arm"},
     {0, "activation", OPTION_CHOICE, offsetof(model_options, activation), "int8|float", 0, 0,
@@ -103,6 +106,7 @@ bool progress_until_interrupt(double fraction, void *user) {
 setun_model_params model_params(const model_options *o) {
   setun_model_params params = setun_model_params_default();
   params.isa = o->isa;
+  params.device = o->device && strcmp(o->device, "none") == 0 ? "cpu" : o->device; // as other programs spell it
   params.assume = o->assume;
   params.activation = o->activation;
   params.ignore_keys = o->ignore_keys.items;

@@ -57,7 +57,7 @@
 
 // Options for reading a model's files. Zero-initialize.
 typedef struct model_options {
-  const char *isa, *assume, *activation;
+  const char *isa, *device, *assume, *activation;
   text_list ignore_keys;
 } model_options;
 
@@ -81,9 +81,9 @@ typedef struct compute_options {
   const char *experts_ahead;           // --experts-ahead; NULL: the library's choice
 } compute_options;
 
-extern const option model_rows[4], compute_rows[7];
+extern const option model_rows[5], compute_rows[7];
 #define MODEL_GROUP(type)                                                                                              \
-  { "model", model_rows, 4, offsetof(type, model) }
+  { "model", model_rows, 5, offsetof(type, model) }
 #define COMPUTE_GROUP(type)                                                                                            \
   { "computing", compute_rows, 7, offsetof(type, compute) }
 

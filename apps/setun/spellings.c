@@ -41,12 +41,11 @@ static const spelling spellings[] = {
     {"--no-conversation", SPELLING_ALWAYS, NULL, NULL},
     {"-nkvo", SPELLING_ALWAYS, NULL, NULL},
     {"--no-kv-offload", SPELLING_ALWAYS, NULL, NULL},
-#define ON_THE_PROCESSOR "this build computes on the CPU"
+#define ON_THE_PROCESSOR "a whole model is on one device, the CPU or that of --device"
     {"-ngl", SPELLING_INSTEAD, ON_THE_PROCESSOR, "0"},
     {"--gpu-layers", SPELLING_INSTEAD, ON_THE_PROCESSOR, "0"},
     {"--n-gpu-layers", SPELLING_INSTEAD, ON_THE_PROCESSOR, "0"},
-    {"-dev", SPELLING_INSTEAD, ON_THE_PROCESSOR, "none|cpu"},
-    {"--device", SPELLING_INSTEAD, ON_THE_PROCESSOR, "none|cpu"},
+    {"-dev", SPELLING_ALIAS, "device", NULL},
     {"-mg", SPELLING_INSTEAD, ON_THE_PROCESSOR, "0"},
     {"--main-gpu", SPELLING_INSTEAD, ON_THE_PROCESSOR, "0"},
     {"-sm", SPELLING_INSTEAD, ON_THE_PROCESSOR, "none"},

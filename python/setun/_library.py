@@ -36,7 +36,9 @@ class ModelParams(ctypes.Structure):
                 ("ignore_keys", POINTER(c_char_p)), ("n_ignore_keys", c_size_t), ("precise", c_bool), ("threads", c_int),
                 ("log", c_void_p), ("progress", c_void_p), ("user", c_void_p), ("adapters", POINTER(Adapter)),
                 ("n_adapters", c_size_t), ("memory", c_uint64), ("session", c_void_p), ("source", c_void_p), ("no_stream", c_bool),
-                ("context", c_void_p), ("adapter_rank", c_uint32), ("adapter_bytes", c_uint64)]
+                ("context", c_void_p), ("adapter_rank", c_uint32), ("adapter_bytes", c_uint64),
+                ("beside", c_uint64), ("on_experts", c_void_p), ("experts_user", c_void_p), ("experts_state", c_char_p),
+                ("device", c_char_p)]
 
 
 class SessionParams(ctypes.Structure):

@@ -78,7 +78,10 @@ static setun_status check_params(const setun_model_params *p, setun_error *err) 
   if (p->threads < 0 || p->threads > 1024) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "threads: expected 0 to 1024, found %d", p->threads);
   }
+  const st_backend *backend;
+  size_t index;
   setun_status s = st_check_reading(p->assume, p->ignore_keys, p->n_ignore_keys, err);
+  if (s == SETUN_OK) s = st_backend_choose(p->device, &backend, &index, err);
   return s == SETUN_OK ? check_source(p, err) : s;
 }
 
@@ -110,8 +113,13 @@ const char *st_default_pre(const st_directory *d) {
   return spec->hf_pre ? spec->hf_pre : "gpt-2";
 }
 
+// The device was checked with the other parameters.
 st_placement_options st_placement_options_of(const setun_model_params *p, const st_log *log) {
-  return (st_placement_options){.backend = st_backend_find(NULL),
+  const st_backend *backend;
+  size_t index;
+  st_backend_choose(p->device, &backend, &index, NULL);
+  return (st_placement_options){.backend = backend,
+                                .device = index,
                                 .isa = p->isa,
                                 .activation = p->activation,
                                 .precise = p->precise,

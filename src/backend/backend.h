@@ -81,9 +81,17 @@ typedef struct st_workload {
 } st_workload;
 
 typedef struct st_device_options {
-  const char *isa; // CPU: NULL means the best
+  const char *isa; // of the CPU, or of the host that computes what the device lacks: NULL means the best
+  size_t index;    // of device_at
   const st_log *log;
 } st_device_options;
+
+// A device that a backend finds.
+typedef struct st_device_facts {
+  char name[256];    // as its driver calls it
+  char problem[256]; // why it cannot be used; "": it can
+  uint64_t memory;   // bytes that it can use
+} st_device_facts;
 
 typedef struct st_queue_options {
   int threads;      // CPU; at least 1
@@ -215,6 +223,8 @@ struct st_backend {
   setun_status (*measure)(const char *isa, int threads, uint64_t buffer_bytes, bool reading_only,
                           struct setun_ceilings *ceilings, setun_error *err);
 
+  // Optional (absent: none is listed): the devices found now, by index; false past the last.
+  bool (*device_at)(size_t index, st_device_facts *facts);
   setun_status (*device_new)(const st_device_options *options, st_device **device, setun_error *err);
   void (*device_free)(st_device *device);
   const char *(*device_isa)(const st_device *device); // an instruction set, or the device's name
@@ -339,5 +349,8 @@ struct st_backend {
 // The registry: by name (NULL: the default), or by index (NULL past the last).
 const st_backend *st_backend_find(const char *name);
 const st_backend *st_backend_at(size_t index);
+// The backend and the index of a device by setun_model_params.device. SETUN_ERROR_ARGUMENT: a name that no backend has;
+// SETUN_ERROR_UNSUPPORTED: none of the devices can be used here.
+setun_status st_backend_choose(const char *device, const st_backend **backend, size_t *index, setun_error *err);
 
 #endif

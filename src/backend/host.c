@@ -270,8 +270,7 @@ static void copy_columns(st_queue *q, const st_array *x, uint32_t n, const st_co
   to_device(q, dst, n);
 }
 
-// ---- missing functions
-// -----------------------------------------------------------------------------------------------
+// ---- missing functions ----------------------------------------------------------------------------------------------
 
 static const char *available(void) {
   return "";
@@ -286,6 +285,11 @@ static setun_status measure(const char *isa, int threads, uint64_t buffer_bytes,
                             struct setun_ceilings *ceilings, setun_error *err) {
   (void)isa, (void)threads, (void)buffer_bytes, (void)reading_only, (void)ceilings;
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "this backend does not measure its ceilings");
+}
+
+static bool device_at(size_t index, st_device_facts *facts) {
+  (void)index, (void)facts;
+  return false;
 }
 
 static setun_status pool_new(st_device *device, int threads, st_pool **pool, setun_error *err) {
@@ -339,6 +343,7 @@ void st_host_complete(st_backend *b) {
   if (!b->available) b->available = available;
   if (!b->isa_name) b->isa_name = isa_name;
   if (!b->measure) b->measure = measure;
+  if (!b->device_at) b->device_at = device_at;
   if (!b->pool_new) b->pool_new = pool_new;
   if (!b->supports) b->supports = supports;
   if (!b->matrix_finalize) b->matrix_finalize = matrix_finalize;

@@ -10,7 +10,7 @@ import tempfile
 import gguf
 from support import COMMAND, TALES, Case, main, setun
 
-COMMANDS = ["run", "chat", "render", "inspect", "convert", "quantize", "tokenize", "detokenize", "logits", "perplexity", "embed", "plan", "bench", "serve",
+COMMANDS = ["run", "chat", "render", "inspect", "convert", "quantize", "tokenize", "detokenize", "logits", "perplexity", "embed", "plan", "bench", "devices", "serve",
             "pull", "list", "remove", "help", "version"]
 
 
@@ -78,7 +78,7 @@ class UsageTest(Case):
         self.assertGreater(len(seeds), 1)
 
     def test_what_there_is_instead(self):
-        for option, value, said in (("-ngl", 99, "CPU"), ("--n-gpu-layers", 1, "CPU"), ("--device", "CUDA0", "none|cpu"),
+        for option, value, said in (("-ngl", 99, "CPU"), ("--n-gpu-layers", 1, "CPU"),
                                     ("--gpu-layers", "x", "use 0"), ("-sm", "row", "CPU"), ("-ctk", "q8_0", "--kv"),
                                     ("-fa", "on", "matrix of scores"), ("-tb", 4, "-t"), ("--mlock", "", "--memory"), ("-cnv", "", "chat"),
                                     ("--keep", 4, "--kv-sinks"), ("--grammar-file", "x", "--grammar FILE"), ("-st", "", "pipe")):

@@ -68,6 +68,7 @@ static inline uint32_t st_cpu_attend_tokens(const st_cache_shape *s) {
   return tokens < 1 ? 1 : tokens > 16 ? 16 : tokens;
 }
 
+bool st_cpu_device_at(size_t index, st_device_facts *facts);
 setun_status st_cpu_device_new(const st_device_options *options, st_device **device, setun_error *err);
 void st_cpu_device_free(st_device *device);
 setun_status st_cpu_pool_new(st_device *device, int threads, st_pool **pool, setun_error *err);

@@ -2,6 +2,7 @@
 #include "backend/cpu/cpu.h"
 
 #include "base/memory.h"
+#include "base/system_memory.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -13,6 +14,15 @@ struct st_arena_chunk {
   char *data;
   size_t size, used;
 };
+
+// The machine itself.
+bool st_cpu_device_at(size_t index, st_device_facts *facts) {
+  uint64_t available = st_memory_available();
+  if (index) return false;
+  *facts = (st_device_facts){.memory = available == UINT64_MAX ? 0 : available};
+  strncpy(facts->name, st_kernels_available(), sizeof facts->name - 1);
+  return true;
+}
 
 setun_status st_cpu_device_new(const st_device_options *options, st_device **device, setun_error *err) {
   st_device *d = st_calloc(1, sizeof *d);

@@ -724,6 +724,7 @@ const st_backend st_backend_cpu = {
     .available = st_kernels_available,
     .isa_name = st_isa_name,
     .measure = st_cpu_measure,
+    .device_at = st_cpu_device_at,
     .device_new = st_cpu_device_new,
     .device_free = st_cpu_device_free,
     .device_isa = st_cpu_device_isa,
