@@ -9,7 +9,8 @@ want=${1:-build}
 
 # One row a need: what it is for, how its presence is checked, and its packages on each system.
 # How it is checked: command:NAME runs; module:NAME is known to pkg-config; compiler: a program compiles;
-# sanitizers: one links with them; uring: liburing is known to pkg-config, or this is not Linux, which alone has it;
+# sanitizers: one links with them; header:NAME can be included; vulkan: a driver of it is there, if only Mesa's lavapipe,
+# which computes on the CPU; uring: liburing is known to pkg-config, or this is not Linux, which alone has it;
 # library:NAME is in the linker's cache; python:NAME can be imported. "-" means that nothing is to be installed there;
 # several packages are joined by "+".
 table='
@@ -25,6 +26,8 @@ build    module:libmicrohttpd libmicrohttpd-dev libmicrohttpd-devel libmicrohttp
 build    module:libcurl       libcurl4-openssl-dev libcurl-devel     curl          curl
 build    module:nettle        nettle-dev       nettle-devel          nettle        nettle
 build    uring                liburing-dev     liburing-devel        liburing      -
+build    header:vulkan/vulkan.h libvulkan-dev  vulkan-headers+vulkan-loader vulkan-headers+vulkan-icd-loader vulkan-headers
+build    command:glslangValidator glslang-tools glslang              glslang       glslang
 test     sanitizers           gcc+libc6-dev    libasan+libubsan      gcc           -
 test     module:cmocka        libcmocka-dev    libcmocka-devel       cmocka        cmocka
 test     module:jansson       libjansson-dev   jansson-devel         jansson       jansson
@@ -35,6 +38,7 @@ test     python:venv          python3-venv     python3               python     
 test     python:numpy         python3-numpy    python3-numpy         python-numpy  numpy
 test     command:fish         fish             fish                  fish          fish
 test     library:libopenblas.so.0 libopenblas0 openblas              openblas      -
+test     vulkan               mesa-vulkan-drivers mesa-vulkan-drivers vulkan-swrast -
 browser  command:chromedriver chromium+chromium-driver chromium+chromedriver chromium -
 '
 
@@ -52,6 +56,8 @@ present() {
     sanitizers) compiles -fsanitize=address,undefined ;;
     command:*) command -v "${1#*:}" >/dev/null 2>&1 ;;
     module:*) pkg-config --exists "${1#*:}" >/dev/null 2>&1 ;;
+    header:*) echo "#include <${1#*:}>" | ${CC:-cc} -E - >/dev/null 2>&1 ;;
+    vulkan) [ "$(uname -s)" != Linux ] || [ -n "$(ls /usr/share/vulkan/icd.d /etc/vulkan/icd.d 2>/dev/null)" ] ;;
     uring) [ "$(uname -s)" != Linux ] || pkg-config --exists liburing >/dev/null 2>&1 ;;
     library:*) ldconfig -p 2>/dev/null | grep -q "${1#*:}" || /sbin/ldconfig -p 2>/dev/null | grep -q "${1#*:}" ;;
     python:*) python3 -c "import ${1#*:}" >/dev/null 2>&1 ;;
@@ -80,7 +86,8 @@ TABLE
 }
 
 # What only some tests need, which are skipped without it; and weights can be read without io_uring.
-must_have() { echo "$lacks" | sed 's/ python:pip//; s/ python:venv//; s/ python:numpy//; s/ command:fish//; s/ command:chromedriver//; s/ uring//'; }
+must_have() { echo "$lacks" | sed 's/ python:pip//; s/ python:venv//; s/ python:numpy//; s/ command:fish//; s/ command:chromedriver//; s/ uring//;
+  s/ header:vulkan.vulkan.h//; s/ command:glslangValidator//; s/ vulkan//'; }
 
 look
 [ -n "$lacks" ] || exit 0

@@ -77,6 +77,7 @@ PUBLIC_HEADERS = {
              "json.h", "log.h", "memory.h", "output.h", "pool.h", "process.h", "random.h", "system_error.h", "system_memory.h",
              "thread.h", "utf8.h"),
 }
+SHADER_FOLDERS = ("shaders",)  # of a backend
 SUBFOLDERS = {"kernel": ("ref", "lanes", "x86", "arm"), "model": ("arch",), "backend": None}  # None: any
 
 # Other libraries' headers, and who alone may name them (tests apart, which may look into everything).
@@ -91,6 +92,7 @@ LIBRARY_HEADERS = {
     "pcre2.h": ("src/tokenizer/",),
     "utf8proc.h": ("src/tokenizer/", "src/jinja/"),
     "liburing.h": ("src/source/",),
+    "vulkan.h": ("src/backend/vulkan/",),
     "immintrin.h": ("src/kernel/", "src/base/"),
     "arm_neon.h": ("src/kernel/", "src/base/"),
 }
@@ -204,6 +206,8 @@ def source_folder(path):
     if not inner:
         return parts[1]
     known = SUBFOLDERS.get(parts[1], ())
+    if parts[1] == "backend" and len(inner) == 2 and inner[1] in SHADER_FOLDERS:
+        inner = inner[:1]
     if len(inner) > 1 or (known is not None and inner[0] not in known):
         return None
     if parts[1] == "backend":
@@ -230,7 +234,7 @@ def in_layout(path):
     if path in TOP_FILES or PUBLIC_HEADER.fullmatch(path) or (parts[0] in FREE_FOLDERS and len(parts) > 1):
         return True
     if parts[0] == "src":
-        return source_folder(path) is not None and path.endswith((".c", ".h", ".def", ".comp", ".cu"))
+        return source_folder(path) is not None and path.endswith((".c", ".h", ".def", ".comp", ".glsl", ".cu"))
     if parts[0] == "apps":
         return len(parts) >= 3 and parts[1] in APPS
     if parts[0] == "tests":
@@ -323,7 +327,7 @@ class Tree:
         for path in self.files:
             if not in_layout(path):
                 self.fault("place", path, 1, "no folder of the layout is for this file")
-            if path.endswith((".c", ".h", ".def", ".py", ".sh", ".cu", ".comp")):
+            if path.endswith((".c", ".h", ".def", ".py", ".sh", ".cu", ".comp", ".glsl")):
                 with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
                     self.check_text(path, file.read())
         self.check_public_headers()

@@ -8,6 +8,16 @@
 #include <glob.h>
 #include <math.h>
 
+// Whether a backend has a device here. Drivers of GPUs are not made for sanitizers, so that only the CPU is tested
+// then.
+static bool is_usable(const st_backend *b) {
+  st_device_facts facts;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  if (b != st_backend_at(0)) return false;
+#endif
+  return b->device_at(0, &facts) && !facts.problem[0];
+}
+
 static void registry(void **state) {
   (void)state;
   assert_ptr_equal(st_backend_at(0), st_backend_find(NULL));
@@ -17,7 +27,9 @@ static void registry(void **state) {
   for (const st_backend *b; (b = st_backend_at(n)); n++) {
     assert_ptr_equal(st_backend_find(b->name), b);
     assert_non_null(b->available());
+    if (!is_usable(b)) print_message("%s: skipped, since it has no device here, or for sanitizers\n", b->name);
   }
+  assert_true(is_usable(st_backend_at(0)));
   assert_true(n > 0);
 }
 
@@ -169,13 +181,14 @@ static void each_cache(void (*fn)(const st_backend *b, setun_kv_type kv)) {
   number_pages();
   for (size_t i = 0; st_backend_at(i); i++) {
     for (int kv = SETUN_KV_F16; kv <= SETUN_KV_Q4; kv++) {
-      if (st_backend_at(i)->cache_format_name((setun_kv_type)kv)) fn(st_backend_at(i), (setun_kv_type)kv);
+      if (is_usable(st_backend_at(i)) && st_backend_at(i)->cache_format_name((setun_kv_type)kv))
+        fn(st_backend_at(i), (setun_kv_type)kv);
     }
   }
 }
 
 static void runs_of(const st_backend *b, setun_kv_type kv) {
-  for (int threads = 1; threads <= 3; threads++) {
+  for (int threads = 1; threads <= (b == st_backend_at(0) ? 3 : 1); threads++) {
     runs_with(b, kv, threads, 0);
     runs_with(b, kv, threads, 8);
   }
@@ -191,7 +204,7 @@ static void parts_with(const st_backend *b, setun_kv_type kv, uint32_t window) {
   enum { BEFORE = 1020, AFTER = TOKENS - BEFORE };
   static float want[TOKENS * WIDTH], got[TOKENS * WIDTH];
   const uint32_t seed = 1;
-  for (int threads = 1; threads <= 6; threads += threads < 3 ? 1 : 3) {
+  for (int threads = 1; threads <= (b == st_backend_at(0) ? 6 : 2); threads += threads < 3 ? 1 : 3) {
     bench t;
     open_bench(&t, b, 1, kv, threads);
     const run_of first = {0, 0, threads == 1 ? TOKENS : BEFORE};
@@ -303,6 +316,7 @@ static void models(void **state) {
   glob_t found;
   assert_int_equal(glob(GOLDEN "hf/*", 0, NULL, &found), 0);
   for (size_t i = 0; st_backend_at(i); i++) {
+    if (!is_usable(st_backend_at(i))) continue;
     for (size_t k = 0; k < found.gl_pathc; k++) models_of(st_backend_at(i), found.gl_pathv[k]);
   }
   globfree(&found);

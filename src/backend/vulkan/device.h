@@ -1,0 +1,272 @@
+// The Vulkan backend's own types, shared by its files: vk.c opens the loader, device.c a device, memory.c its buffers,
+// pipelines.c its shaders; matrix.c packs weights; queue.c records and submits work; linear.c, rows.c and attention.c
+// are the operations.
+//
+// Shaders take addresses of memory, not bindings, so that a buffer may be of any size and nothing is bound but a
+// pipeline and push constants.
+#ifndef SETUN_BACKEND_VULKAN_DEVICE_H
+#define SETUN_BACKEND_VULKAN_DEVICE_H
+
+#include "backend/host.h"
+#include "backend/vulkan/vk.h"
+
+#include <pthread.h>
+
+// ---- memory -------------------------------------------------------------------------------------------------------
+
+typedef enum st_vk_kind {
+  ST_VK_LOCAL,   // the device's own
+  ST_VK_UPLOAD,  // mapped; the host writes it, the device reads it
+  ST_VK_READBACK // mapped and cached; the device writes it, the host reads it
+} st_vk_kind;
+
+typedef struct st_vk_buffer {
+  VkBuffer buffer;
+  VkDeviceMemory memory;
+  VkDeviceAddress address;
+  uint8_t *mapped; // NULL: not mapped
+  uint64_t size;
+} st_vk_buffer;
+
+// A part of a buffer.
+typedef struct st_vk_piece {
+  VkBuffer buffer;
+  uint64_t offset, size;
+  VkDeviceAddress address;
+} st_vk_piece;
+
+typedef struct st_vk_chunk st_vk_chunk; // weights are in large buffers, one after the other
+typedef struct st_vk_spare st_vk_spare; // parts of these that are free again
+
+// When the commands of a queue last read or wrote a buffer: the queue's epoch then, which a barrier ends.
+typedef struct st_vk_use {
+  uint32_t read, written;
+} st_vk_use;
+
+// ---- shaders ------------------------------------------------------------------------------------------------------
+
+typedef enum st_vk_shader {
+#define SHADER(id, ...) ST_VK_##id,
+#include "backend/vulkan/shaders.def"
+  ST_VK_SHADERS
+} st_vk_shader;
+
+// Their code, compiled when the library is built (cmake/vulkan.cmake).
+typedef struct st_vk_code {
+  const uint32_t *words;
+  size_t bytes;
+} st_vk_code;
+extern const st_vk_code st_vk_codes[];
+
+enum { ST_VK_CONSTANTS = 8 };
+// What a pipeline is specialized to: constant_id 0 is the invocations of a workgroup, the others are the shader's.
+typedef struct st_vk_special {
+  uint32_t constants[ST_VK_CONSTANTS];
+} st_vk_special;
+
+typedef struct st_vk_pipeline st_vk_pipeline;
+
+// ---- objects ------------------------------------------------------------------------------------------------------
+
+struct st_device {
+  st_host_device host;
+  st_vk vk;
+  st_vk_traits traits;
+  VkPhysicalDevice physical;
+  VkDevice device;
+  VkQueue queue;
+  VkPhysicalDeviceMemoryProperties memory;
+  VkPipelineLayout layout;
+  VkPipelineCache cache;
+  st_log log;
+  // The following are guarded by `lock`, which is held for a submission, but not while one is waited for.
+  pthread_mutex_t lock;
+  st_vk_pipeline *pipelines[ST_VK_SHADERS];
+  uint64_t allocated;
+  bool lost; // what is submitted fails
+  // Memory of weights, and copies into it; guarded by `transfer_lock`, which is taken before the other.
+  pthread_mutex_t transfer_lock;
+  st_vk_chunk *chunks;
+  st_vk_spare *spares;
+  st_queue *transfer;
+};
+
+// The form in which a matrix's rows are kept; each has rows in shaders.def, and a decoder in shaders/weights.glsl.
+typedef enum st_vk_form {
+  ST_VK_F32,
+  ST_VK_F16,
+  ST_VK_BF16,
+  ST_VK_TRITS2, // 16 codes of 2 bits a word, trit + 1: byte j's bit pair p is column 4p + j; a float32 scale a row
+  ST_VK_TRITS5, // 20 trits a word, 5 a byte in base 3: byte j's digit p is column 4p + j; a float32 scale a row
+  ST_VK_BLOCKS2 // codes as in TRITS2, with a float32 scale a row and block of columns
+} st_vk_form;
+
+struct st_dmatrix {
+  st_device *device;
+  const st_format *format;
+  st_vk_form form;
+  bool int8; // products take int8 by token
+  uint32_t rows, columns, block;
+  uint32_t row_words;    // of 32 bits, a row's codes
+  uint32_t row_scales;   // a row's; 0: none
+  st_vk_piece codes;     // empty: borrowed
+  st_vk_piece scales;    // float32 [rows][row_scales], always the matrix's own
+  const uint8_t *source; // borrowed codes
+  uint64_t bytes;
+};
+
+struct st_dvector {
+  st_host_vector host;
+  st_device *device;
+  st_vk_piece values;
+};
+
+struct st_array {
+  st_host_array host;
+  st_device *device;
+  st_vk_buffer data; // float32 [tokens, width]
+  size_t tokens, width;
+  st_vk_use use;
+};
+
+struct st_cache {
+  st_device *device;
+  st_cache_shape shape;
+  st_vk_buffer data;                          // [n_pages][page_words] words
+  uint32_t page_words, key_words, head_words; // of a page, of a head's keys in it, of a head's keys and values
+  st_vk_use use;
+};
+
+// What a queue did since it was made.
+typedef struct st_vk_counts {
+  uint64_t dispatches, barriers, submissions, uploaded, read;
+} st_vk_counts;
+
+typedef struct st_vk_upload st_vk_upload;
+
+struct st_queue {
+  st_host_queue host;
+  st_device *device;
+  VkCommandPool pool;
+  VkCommandBuffer commands;
+  VkFence fence;
+  bool recording;
+  uint32_t epoch;
+  st_vk_upload *uploads; // what this submission reads from the host, the chunk in use first
+  st_vk_buffer readback;
+  st_vk_buffer codes, floats; // prepared inputs of products
+  st_vk_use codes_use, floats_use;
+  setun_error error; // the first since the last was returned
+  st_vk_counts counts;
+};
+
+// ---- memory.c -----------------------------------------------------------------------------------------------------
+
+setun_status st_vk_buffer_new(st_device *device, uint64_t size, st_vk_kind kind, const char *what, st_vk_buffer *buffer,
+                              setun_error *err);
+void st_vk_buffer_free(st_device *device, st_vk_buffer *buffer); // also one that is zero
+// Memory of weights: a piece that is freed is for others of its size; all is freed with the device.
+setun_status st_vk_piece_new(st_device *device, uint64_t size, const char *what, st_vk_piece *piece, setun_error *err);
+void st_vk_piece_free(st_device *device, const st_vk_piece *piece); // also one that is zero
+void st_vk_pieces_free(st_device *device);
+// Copies bytes to a piece, at once.
+setun_status st_vk_piece_write(st_device *device, const st_vk_piece *piece, uint64_t offset, const void *bytes,
+                               uint64_t size, setun_error *err);
+
+// ---- pipelines.c --------------------------------------------------------------------------------------------------
+
+enum { ST_VK_PUSH_BYTES = 128 };
+setun_status st_vk_pipelines_open(st_device *device, setun_error *err);
+void st_vk_pipelines_close(st_device *device);
+// Invocations of a workgroup: as wanted, or a subgroup where that is wider.
+uint32_t st_vk_local(const st_device *device, uint32_t wanted);
+VkResult st_vk_pipeline_get(st_device *device, st_vk_shader shader, const st_vk_special *special, VkPipeline *pipeline);
+
+// ---- queue.c ------------------------------------------------------------------------------------------------------
+
+// A buffer that commands use.
+typedef struct st_vk_access {
+  st_vk_use *use;
+  bool writes;
+} st_vk_access;
+#define ST_VK_READS(object) ((st_vk_access){(st_vk_use *)&(object)->use, false})
+#define ST_VK_WRITES(object) ((st_vk_access){&(object)->use, true})
+
+// Begins an operation: waits for what its buffers depend on. False: an earlier one failed, whose error is latched.
+bool st_vk_begin(st_queue *queue, const st_vk_access *accesses, int count);
+// Host memory that the operation's shaders read, valid until the submission ends; its address is *address. NULL: out of
+// memory, latched.
+void *st_vk_upload_new(st_queue *queue, uint64_t size, VkDeviceAddress *address);
+VkDeviceAddress st_vk_upload_copy(st_queue *queue, const void *bytes, uint64_t size); // 0: out of memory
+typedef struct st_vk_groups {
+  uint32_t x, y;
+} st_vk_groups;
+void st_vk_dispatch(st_queue *queue, st_vk_shader shader, const st_vk_special *special, const void *push, size_t bytes,
+                    st_vk_groups groups);
+// Grows a buffer of prepared inputs.
+bool st_vk_grow(st_queue *queue, st_vk_buffer *buffer, uint64_t size);
+// Copies between a buffer and host memory, at once: regions of `bytes` that follow each other in host memory.
+setun_status st_vk_copy_out(st_queue *queue, VkBuffer from, const VkBufferCopy *regions, uint32_t count, uint64_t bytes,
+                            void *to, setun_error *err);
+setun_status st_vk_copy_in(st_queue *queue, VkBuffer to, const VkBufferCopy *regions, uint32_t count, uint64_t bytes,
+                           const void *from, setun_error *err);
+
+setun_status st_vk_queue_new(st_device *device, const st_queue_options *options, st_queue **queue, setun_error *err);
+void st_vk_queue_free(st_queue *queue);
+setun_status st_vk_array_new(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
+void st_vk_array_free(st_array *array);
+setun_status st_vk_finish(st_queue *queue, setun_error *err);
+setun_status st_vk_read(st_queue *queue, const st_array *array, uint32_t token, size_t n, float *out, setun_error *err);
+setun_status st_vk_write(st_queue *queue, st_array *array, uint32_t token, size_t n, const float *in, setun_error *err);
+
+// ---- matrix.c -----------------------------------------------------------------------------------------------------
+
+st_matrix_info st_vk_matrix_info(const st_device *device, const st_matrix_desc *desc);
+setun_status st_vk_matrix_new(st_device *device, const st_matrix_desc *desc, st_dmatrix **matrix, setun_error *err);
+setun_status st_vk_matrix_write(st_dmatrix *matrix, const st_matrix_rows *rows, setun_error *err);
+void st_vk_matrix_borrow(st_dmatrix *matrix, void *codes);
+void st_vk_matrix_free(st_dmatrix *matrix);
+uint64_t st_vk_matrix_bytes(const st_dmatrix *matrix);
+setun_status st_vk_vector_new(st_device *device, const float *values, size_t n, st_dvector **vector, setun_error *err);
+void st_vk_vector_free(st_dvector *vector);
+// The address of a matrix's codes; borrowed ones are uploaded first. 0: out of memory, latched.
+VkDeviceAddress st_vk_matrix_codes(st_queue *queue, const st_dmatrix *matrix);
+
+// ---- operations ---------------------------------------------------------------------------------------------------
+
+void st_vk_embed(st_queue *queue, const st_dmatrix *matrix, const int32_t *ids, uint32_t n, float scale, st_array *dst,
+                 uint32_t first);
+void st_vk_linear(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm, float eps,
+                  const st_linear_out *outs, int count);
+void st_vk_rmsnorm(st_queue *queue, st_array *x, uint32_t n, uint32_t heads, uint32_t width, const st_dvector *norm,
+                   float eps);
+void st_vk_norm_into(st_queue *queue, const st_array *x, uint32_t n, uint32_t width, const st_dvector *norm, float eps,
+                     st_array *dst);
+void st_vk_rope(st_queue *queue, const st_array *x, const st_batch *batch, const st_rope_args *args, st_array *dst);
+void st_vk_clip(st_queue *queue, st_array *x, uint32_t n, uint32_t width, float limit);
+void st_vk_glu(st_queue *queue, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n,
+               uint32_t width, st_array *dst);
+void st_vk_gather(st_queue *queue, const st_array *x, const uint32_t *tokens, uint32_t n, uint32_t width,
+                  st_array *dst);
+void st_vk_scatter_add(st_queue *queue, st_array *x, const uint32_t *tokens, const float *weights, uint32_t n,
+                       uint32_t width, const st_array *y);
+void st_vk_clear(st_queue *queue, st_array *x, uint32_t n, uint32_t width);
+void st_vk_add(st_queue *queue, st_array *x, const st_array *y, uint32_t n, uint32_t width, float scale);
+void st_vk_copy_columns(st_queue *queue, const st_array *x, uint32_t n, const st_columns *columns, st_array *dst);
+
+uint64_t st_vk_cache_size(const st_device *device, const st_cache_shape *shape, int threads);
+uint64_t st_vk_cache_page_size(const st_cache_shape *shape);
+size_t st_vk_cache_row_size(setun_kv_type type, bool keys, uint32_t head_dim);
+const char *st_vk_cache_format_name(setun_kv_type type);
+setun_status st_vk_cache_new(st_queue *queue, const st_cache_shape *shape, st_cache **cache, setun_error *err);
+void st_vk_cache_free(st_cache *cache);
+void st_vk_cache_write(st_queue *queue, st_cache *cache, uint32_t layer, const st_batch *batch, st_array *k,
+                       st_array *v);
+void st_vk_cache_copy_page(st_queue *queue, st_cache *cache, uint32_t from, uint32_t to);
+void st_vk_attend(st_queue *queue, const st_cache *cache, const st_batch *batch, const st_attend_args *args);
+setun_status st_vk_cache_save(st_queue *queue, const st_cache *cache, uint32_t page, uint32_t head, uint32_t n,
+                              void *keys, void *values, setun_error *err);
+setun_status st_vk_cache_restore(st_queue *queue, st_cache *cache, uint32_t page, uint32_t head, uint32_t n,
+                                 const void *keys, const void *values, setun_error *err);
+
+#endif

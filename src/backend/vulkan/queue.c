@@ -1,0 +1,323 @@
+// A session's commands: recorded one after the other, with barriers only where one operation needs another's result,
+// and submitted when the host asks for something.
+#include "backend/vulkan/device.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+enum { UPLOAD_BYTES = 1 << 20 };
+
+struct st_vk_upload {
+  st_vk_upload *next;
+  st_vk_buffer buffer;
+  uint64_t used;
+};
+
+// ---- errors -------------------------------------------------------------------------------------------------------
+
+static void latch(st_queue *q, setun_status status, const setun_error *error) {
+  if (status == SETUN_OK || q->error.code != SETUN_OK) return;
+  q->error = *error;
+  q->error.code = status;
+}
+
+static void latch_result(st_queue *q, const char *what, VkResult result) {
+  setun_error error = {SETUN_OK, ""};
+  if (result != VK_SUCCESS) latch(q, st_vk_fail(&error, what, result), &error);
+}
+
+// The first error since the last one was returned.
+static setun_status take_error(st_queue *q, setun_error *err) {
+  setun_status s = q->error.code;
+  if (s == SETUN_OK) return st_host_finish(q, err);
+  if (err) *err = q->error;
+  q->error = (setun_error){SETUN_OK, ""};
+  st_host_finish(q, NULL);
+  return s;
+}
+
+// ---- recording ----------------------------------------------------------------------------------------------------
+
+static bool record(st_queue *q) {
+  if (q->error.code != SETUN_OK || q->host.error.code != SETUN_OK) return false;
+  if (q->recording) return true;
+  const VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+                                          .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
+  VkResult result = q->device->vk.ResetCommandPool(q->device->device, q->pool, 0);
+  if (result == VK_SUCCESS) result = q->device->vk.BeginCommandBuffer(q->commands, &begin);
+  latch_result(q, "the beginning of a submission", result);
+  return q->recording = result == VK_SUCCESS;
+}
+
+static void barrier(st_queue *q, VkPipelineStageFlags to, VkAccessFlags access) {
+  const VkMemoryBarrier all = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+                               .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+                               .dstAccessMask = access};
+  q->device->vk.CmdPipelineBarrier(q->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
+                                   to, 0, 1, &all, 0, NULL, 0, NULL);
+}
+
+bool st_vk_begin(st_queue *q, const st_vk_access *accesses, int count) {
+  if (!record(q)) return false;
+  bool depends = false;
+  for (int i = 0; i < count; i++) {
+    const st_vk_use *u = accesses[i].use;
+    depends = depends || u->written == q->epoch || (accesses[i].writes && u->read == q->epoch);
+  }
+  if (depends) {
+    barrier(q, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
+            VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT |
+                VK_ACCESS_TRANSFER_WRITE_BIT);
+    q->epoch++;
+    q->counts.barriers++;
+  }
+  for (int i = 0; i < count; i++) {
+    if (accesses[i].writes)
+      accesses[i].use->written = q->epoch;
+    else
+      accesses[i].use->read = q->epoch;
+  }
+  return true;
+}
+
+static st_vk_upload *upload_with_room(st_queue *q, uint64_t size) {
+  for (st_vk_upload *u = q->uploads; u; u = u->next) {
+    if (u->buffer.size - u->used >= size) return u;
+  }
+  setun_error error = {SETUN_OK, ""};
+  st_vk_upload *u = st_calloc(1, sizeof *u);
+  setun_status s = u ? st_vk_buffer_new(q->device, size > UPLOAD_BYTES ? size : UPLOAD_BYTES, ST_VK_UPLOAD,
+                                        "what a session sends", &u->buffer, &error)
+                     : st_fail_memory(&error, "what a session sends");
+  if (s != SETUN_OK) {
+    st_free(u);
+    latch(q, s, &error);
+    return NULL;
+  }
+  u->next = q->uploads;
+  return q->uploads = u;
+}
+
+static st_vk_upload *reserve(st_queue *q, uint64_t size, uint64_t *at) {
+  uint64_t rounded = (size + 63) / 64 * 64;
+  st_vk_upload *u = upload_with_room(q, rounded);
+  if (!u) return NULL;
+  *at = u->used;
+  u->used += rounded;
+  q->counts.uploaded += size;
+  return u;
+}
+
+void *st_vk_upload_new(st_queue *q, uint64_t size, VkDeviceAddress *address) {
+  uint64_t at = 0;
+  st_vk_upload *u = reserve(q, size, &at);
+  if (!u) return NULL;
+  *address = u->buffer.address + at;
+  return u->buffer.mapped + at;
+}
+
+VkDeviceAddress st_vk_upload_copy(st_queue *q, const void *bytes, uint64_t size) {
+  VkDeviceAddress address = 0;
+  void *to = st_vk_upload_new(q, size, &address);
+  if (to) memcpy(to, bytes, (size_t)size);
+  return to ? address : 0;
+}
+
+void st_vk_dispatch(st_queue *q, st_vk_shader shader, const st_vk_special *special, const void *push, size_t bytes,
+                    st_vk_groups groups) {
+  const st_vk *vk = &q->device->vk;
+  VkPipeline pipeline;
+  if (q->error.code != SETUN_OK || !groups.x || !groups.y) return;
+  VkResult result = st_vk_pipeline_get(q->device, shader, special, &pipeline);
+  if (result != VK_SUCCESS) {
+    latch_result(q, "the compilation of a shader", result);
+    return;
+  }
+  vk->CmdBindPipeline(q->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+  vk->CmdPushConstants(q->commands, q->device->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, (uint32_t)bytes, push);
+  vk->CmdDispatch(q->commands, groups.x, groups.y, 1);
+  q->counts.dispatches++;
+}
+
+// ---- submission ---------------------------------------------------------------------------------------------------
+
+static VkResult submit(st_queue *q) {
+  st_device *d = q->device;
+  const VkSubmitInfo info = {
+      .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &q->commands};
+  VkResult result = d->vk.EndCommandBuffer(q->commands);
+  if (result != VK_SUCCESS) return result;
+  pthread_mutex_lock(&d->lock);
+  result = d->lost ? VK_ERROR_DEVICE_LOST : d->vk.QueueSubmit(d->queue, 1, &info, q->fence);
+  pthread_mutex_unlock(&d->lock);
+  if (result != VK_SUCCESS) return result;
+  result = d->vk.WaitForFences(d->device, 1, &q->fence, VK_TRUE, UINT64_MAX);
+  if (result == VK_SUCCESS) result = d->vk.ResetFences(d->device, 1, &q->fence);
+  return result;
+}
+
+// Submits what was recorded and waits.
+static void flush(st_queue *q) {
+  if (!q->recording) return;
+  q->recording = false;
+  VkResult result = submit(q);
+  if (result == VK_ERROR_DEVICE_LOST) {
+    pthread_mutex_lock(&q->device->lock);
+    q->device->lost = true;
+    pthread_mutex_unlock(&q->device->lock);
+  }
+  latch_result(q, q->device->traits.name, result);
+  q->counts.submissions++;
+  q->epoch++;
+  for (st_vk_upload *u = q->uploads; u; u = u->next) u->used = 0;
+}
+
+setun_status st_vk_finish(st_queue *q, setun_error *err) {
+  flush(q);
+  return take_error(q, err);
+}
+
+// ---- copies -------------------------------------------------------------------------------------------------------
+
+bool st_vk_grow(st_queue *q, st_vk_buffer *b, uint64_t size) {
+  if (b->size >= size) return true;
+  flush(q); // which may use it
+  st_vk_buffer_free(q->device, b);
+  setun_error error = {SETUN_OK, ""};
+  setun_status s = st_vk_buffer_new(q->device, size, ST_VK_LOCAL, "the inputs of products", b, &error);
+  latch(q, s, &error);
+  return s == SETUN_OK;
+}
+
+static bool grow_readback(st_queue *q, uint64_t size) {
+  if (q->readback.size >= size) return true;
+  st_vk_buffer_free(q->device, &q->readback);
+  setun_error error = {SETUN_OK, ""};
+  setun_status s = st_vk_buffer_new(q->device, size, ST_VK_READBACK, "what a session reads", &q->readback, &error);
+  latch(q, s, &error);
+  return s == SETUN_OK;
+}
+
+setun_status st_vk_copy_out(st_queue *q, VkBuffer from, const VkBufferCopy *regions, uint32_t count, uint64_t bytes,
+                            void *to, setun_error *err) {
+  if (grow_readback(q, bytes) && record(q)) {
+    barrier(q, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_READ_BIT);
+    q->device->vk.CmdCopyBuffer(q->commands, from, q->readback.buffer, count, regions);
+    barrier(q, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+    q->counts.read += bytes;
+  }
+  setun_status s = st_vk_finish(q, err);
+  if (s == SETUN_OK) memcpy(to, q->readback.mapped, (size_t)bytes);
+  return s;
+}
+
+setun_status st_vk_copy_in(st_queue *q, VkBuffer to, const VkBufferCopy *regions, uint32_t count, uint64_t bytes,
+                           const void *from, setun_error *err) {
+  enum { PIECE = 64 };
+  uint64_t at = 0;
+  st_vk_upload *u = record(q) ? reserve(q, bytes, &at) : NULL;
+  if (u) {
+    memcpy(u->buffer.mapped + at, from, (size_t)bytes);
+    barrier(q, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT);
+    for (uint32_t i = 0; i < count; i += PIECE) {
+      VkBufferCopy some[PIECE];
+      uint32_t n = count - i < PIECE ? count - i : PIECE;
+      for (uint32_t j = 0; j < n; j++) some[j] = regions[i + j], some[j].srcOffset += at;
+      q->device->vk.CmdCopyBuffer(q->commands, u->buffer.buffer, to, n, some);
+    }
+  }
+  return st_vk_finish(q, err);
+}
+
+setun_status st_vk_read(st_queue *q, const st_array *a, uint32_t token, size_t n, float *out, setun_error *err) {
+  if (!n) return st_vk_finish(q, err);
+  const VkBufferCopy region = {.srcOffset = token * a->width * sizeof(float), .size = n * sizeof(float)};
+  return st_vk_copy_out(q, a->data.buffer, &region, 1, region.size, out, err);
+}
+
+setun_status st_vk_write(st_queue *q, st_array *a, uint32_t token, size_t n, const float *in, setun_error *err) {
+  const VkBufferCopy region = {.dstOffset = token * a->width * sizeof(float), .size = n * sizeof(float)};
+  return n ? st_vk_copy_in(q, a->data.buffer, &region, 1, region.size, in, err) : st_vk_finish(q, err);
+}
+
+// ---- queues and arrays --------------------------------------------------------------------------------------------
+
+static VkResult make_commands(st_queue *q) {
+  const st_device *d = q->device;
+  const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                        .queueFamilyIndex = d->traits.family};
+  const VkFenceCreateInfo fence = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
+  VkResult result = d->vk.CreateCommandPool(d->device, &pool, NULL, &q->pool);
+  if (result != VK_SUCCESS) return result;
+  const VkCommandBufferAllocateInfo commands = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                                .commandPool = q->pool,
+                                                .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                                .commandBufferCount = 1};
+  result = d->vk.AllocateCommandBuffers(d->device, &commands, &q->commands);
+  return result == VK_SUCCESS ? d->vk.CreateFence(d->device, &fence, NULL, &q->fence) : result;
+}
+
+extern const st_backend st_backend_vulkan;
+
+setun_status st_vk_queue_new(st_device *d, const st_queue_options *options, st_queue **queue, setun_error *err) {
+  st_queue *q = st_calloc(1, sizeof *q);
+  if (!q) return st_fail_memory(err, "the session's queue");
+  q->device = d;
+  q->epoch = 1;
+  setun_status s = st_host_queue_open(&q->host, &st_backend_vulkan, d, options, err);
+  if (s == SETUN_OK) {
+    VkResult result = make_commands(q);
+    if (result != VK_SUCCESS) s = st_vk_fail(err, "a session's commands", result);
+  }
+  if (s == SETUN_OK) {
+    *queue = q;
+  } else {
+    st_vk_queue_free(q);
+  }
+  return s;
+}
+
+void st_vk_queue_free(st_queue *q) {
+  if (!q) return;
+  st_device *d = q->device;
+  for (st_vk_upload *u = q->uploads, *next; u; u = next) {
+    next = u->next;
+    st_vk_buffer_free(d, &u->buffer);
+    st_free(u);
+  }
+  st_vk_buffer_free(d, &q->readback);
+  st_vk_buffer_free(d, &q->codes);
+  st_vk_buffer_free(d, &q->floats);
+  if (q->fence) d->vk.DestroyFence(d->device, q->fence, NULL);
+  if (q->pool) d->vk.DestroyCommandPool(d->device, q->pool, NULL);
+  st_host_queue_close(&q->host);
+  st_free(q);
+}
+
+setun_status st_vk_array_new(st_queue *q, size_t tokens, size_t width, st_array **array, setun_error *err) {
+  size_t n, bytes;
+  st_array *a = st_calloc(1, sizeof *a);
+  if (!a || !st_mul_size(tokens, width, &n) || !st_mul_size(n, sizeof(float), &bytes)) {
+    st_free(a);
+    return st_fail_memory(err, "activations");
+  }
+  a->device = q->device;
+  a->tokens = tokens;
+  a->width = width;
+  setun_status s = st_host_array_open(&a->host, q, tokens, width, err);
+  if (s == SETUN_OK) s = st_vk_buffer_new(q->device, bytes, ST_VK_LOCAL, "activations", &a->data, err);
+  if (s == SETUN_OK) {
+    *array = a;
+  } else {
+    st_vk_array_free(a);
+  }
+  return s;
+}
+
+void st_vk_array_free(st_array *a) {
+  if (!a) return;
+  st_host_array_close(&a->host);
+  st_vk_buffer_free(a->device, &a->data);
+  st_free(a);
+}

@@ -1,0 +1,55 @@
+// Products of weights in a form with float32 tokens: a subgroup takes a row for TILE tokens. A token's sum does not
+// depend on how many there are.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "weights.glsl"
+#include "outputs.glsl"
+
+layout(constant_id = 1) const uint TILE = 1;
+
+layout(push_constant) uniform Push {
+  Floats x;
+  Outs outs;
+  uint count, group, x_stride, columns, row_words, tokens, block;
+};
+
+void main() {
+  uint group_index = group + gl_WorkGroupID.x, first = gl_WorkGroupID.y * TILE;
+  Out o = outs.o[matrix_of(outs, count, group_index)];
+  uint row = (group_index - o.first_group) * ROWS, end = min(row + ROWS, o.rows);
+  for (row += gl_SubgroupID; row < end; row += gl_NumSubgroups) {
+    precise float sums[TILE];
+    [[unroll]] for (uint t = 0; t < TILE; t++) sums[t] = 0;
+    uint base = row * row_words, words = (columns + UNIT - 1) / UNIT;
+#if FORM == 5
+    uint scales = base + (columns + block - 1) / block * (block / UNIT);
+#endif
+    for (uint k = gl_SubgroupInvocationID; k < words; k += gl_SubgroupSize) {
+      float w[UNIT];
+      decode(o.codes.w[base + k], w);
+#if FORM == 5
+      float d = uintBitsToFloat(o.codes.w[scales + k * UNIT / block]);
+      [[unroll]] for (uint i = 0; i < UNIT; i++) w[i] *= d;
+#endif
+      [[unroll]] for (uint t = 0; t < TILE; t++) {
+        uint at = min(first + t, tokens - 1) * x_stride;
+        [[unroll]] for (uint i = 0; i < UNIT; i++) {
+          uint column = k * UNIT + i; // the last word may be longer than the row: its weights there are zero
+          if (UNIT > 1) column = min(column, columns - 1);
+          sums[t] = fma(w[i], x.f[at + column], sums[t]);
+        }
+      }
+    }
+    [[unroll]] for (uint t = 0; t < TILE; t++) {
+      precise float sum = subgroupAdd(sums[t]);
+      if (subgroupElect() && first + t < tokens) {
+#if ROW_SCALES
+        sum *= o.scales.f[row];
+#endif
+        if (o.has_bias != 0) sum += o.bias.f[row];
+        o.dst.f[(first + t) * o.dst_stride + row] = sum;
+      }
+    }
+  }
+}

@@ -1,0 +1,99 @@
+// Products of ternary weights with int8 tokens (prepare.comp): a subgroup takes a row for TILE tokens; sums are exact.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "dot.glsl"
+#include "outputs.glsl"
+
+layout(constant_id = 1) const uint TILE = 1;
+
+layout(push_constant) uniform Push {
+  Words x;
+  Outs outs;
+  uint count, group, x_stride, columns, row_words, tokens, block;
+};
+
+// a / s, rounded to the nearest where fma is one operation; `inverse` is 1 / s.
+float quotient(float a, float s, float inverse) {
+  precise float q = a * inverse;
+  precise float rest = fma(-q, s, a);
+  precise float better = fma(rest, inverse, q);
+  return abs(better) <= 3.4e38 ? better : q * (s > 0 ? 1.0 : uintBitsToFloat(0x7FC00000u));
+}
+
+#if FORM == 4
+#define PARTS 5
+void codes_of(uint word, out uint part[PARTS]) {
+  uint even = word & 0x00FF00FFu, odd = word >> 8 & 0x00FF00FFu;
+  [[unroll]] for (uint p = 0; p < 5; p++) {
+    even *= 3;
+    odd *= 3;
+    part[p] = (even >> 8 & 0x00FF00FFu) | (odd & 0xFF00FF00u);
+    even &= 0x00FF00FFu;
+    odd &= 0x00FF00FFu;
+  }
+}
+#else
+#define PARTS 4
+void codes_of(uint word, out uint part[PARTS]) {
+  [[unroll]] for (uint p = 0; p < 4; p++) part[p] = word >> 2 * p & 0x03030303u;
+}
+#endif
+
+// Adds a word of codes to the sums of the tile's tokens.
+void add_word(uint word, uint k, uint first, inout int sums[TILE]) {
+  uint part[PARTS];
+  codes_of(word, part);
+  [[unroll]] for (uint t = 0; t < TILE; t++) {
+    uint at = min(first + t, tokens - 1) * (x_stride + 4) + PARTS * k;
+    [[unroll]] for (uint p = 0; p < PARTS; p++) sums[t] = dot_add(x.w[at + p], part[p], sums[t]);
+  }
+}
+
+void store(Out o, uint row, uint token, float sum, float scale) {
+  uint at = token * (x_stride + 4) + x_stride;
+  precise float y = quotient(sum, uintBitsToFloat(x.w[at]), uintBitsToFloat(x.w[at + 1]));
+  y *= scale;
+  if (o.has_bias != 0) y += o.bias.f[row];
+  o.dst.f[token * o.dst_stride + row] = y;
+}
+
+void main() {
+  uint group_index = group + gl_WorkGroupID.x, first = gl_WorkGroupID.y * TILE;
+  Out o = outs.o[matrix_of(outs, count, group_index)];
+  uint row = (group_index - o.first_group) * ROWS, end = min(row + ROWS, o.rows);
+  for (row += gl_SubgroupID; row < end; row += gl_NumSubgroups) {
+    uint base = row * row_words;
+#if FORM == 5 // a block of columns is one invocation's; -1 is code 0, so that the sum of its x is taken off
+    uint blocks = (columns + block - 1) / block, each = block / 16;
+    precise float totals[TILE];
+    [[unroll]] for (uint t = 0; t < TILE; t++) totals[t] = 0;
+    for (uint b = gl_SubgroupInvocationID; b < blocks; b += gl_SubgroupSize) {
+      int sums[TILE], ones[TILE];
+      [[unroll]] for (uint t = 0; t < TILE; t++) sums[t] = ones[t] = 0;
+      for (uint k = b * each; k < (b + 1) * each; k++) {
+        add_word(o.codes.w[base + k], k, first, sums);
+        add_word(0x55555555u, k, first, ones);
+      }
+      float d = uintBitsToFloat(o.codes.w[base + blocks * each + b]);
+      [[unroll]] for (uint t = 0; t < TILE; t++) totals[t] = fma(d, float(sums[t] - ones[t]), totals[t]);
+    }
+    [[unroll]] for (uint t = 0; t < TILE; t++) {
+      float total = subgroupAdd(totals[t]);
+      if (subgroupElect() && first + t < tokens) store(o, row, first + t, total, 1);
+    }
+#else
+    int sums[TILE];
+    [[unroll]] for (uint t = 0; t < TILE; t++) sums[t] = 0;
+    for (uint k = gl_SubgroupInvocationID; k < row_words; k += gl_SubgroupSize)
+      add_word(o.codes.w[base + k], k, first, sums);
+    [[unroll]] for (uint t = 0; t < TILE; t++) {
+      int sum = subgroupAdd(sums[t]);
+      if (subgroupElect() && first + t < tokens) {
+        sum -= int(x.w[(first + t) * (x_stride + 4) + x_stride + 2]);
+        store(o, row, first + t, float(sum), o.scales.f[row]);
+      }
+    }
+#endif
+  }
+}

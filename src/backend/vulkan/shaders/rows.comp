@@ -1,0 +1,34 @@
+// Rows that are copied from listed tokens, rows that are added to them, and columns that are copied.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+layout(constant_id = 1) const uint OPERATION = 0;
+const uint GATHER = 0, SCATTER_ADD = 1, COLUMNS = 2;
+
+layout(push_constant) uniform Push {
+  Floats x, dst;
+  Words tokens;
+  Floats weights;
+  uint x_stride, dst_stride, width, count;
+  uint from, from_step, to, to_step, pieces; // of columns
+};
+
+void main() {
+  uint i = gl_GlobalInvocationID.x, row = gl_WorkGroupID.y;
+  if (i >= width) return;
+  if (OPERATION == GATHER) {
+    dst.f[row * dst_stride + i] = x.f[tokens.w[row] * x_stride + i];
+  } else if (OPERATION == SCATTER_ADD) { // a token may be listed twice: its column is one invocation's
+    for (uint j = 0; j < count; j++) {
+      uint at = tokens.w[j] * dst_stride + i;
+      precise float more = weights.f[j] * x.f[j * x_stride + i];
+      precise float both = dst.f[at] + more;
+      dst.f[at] = both;
+    }
+  } else {
+    uint piece = i / count, column = i % count;
+    dst.f[row * dst_stride + to + piece * to_step + column] =
+        x.f[row * x_stride + from + piece * from_step + column];
+  }
+}
