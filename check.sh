@@ -10,7 +10,7 @@
 set -eu
 cd "$(dirname "$0")"
 
-full=no seconds=15 seed=1
+full=no seconds=10 seed=1
 case ${1:-} in
   --full) full=yes seconds=600 seed=random ;;
   '') ;;
@@ -69,7 +69,7 @@ if [ "$full" = yes ]; then
   tools/coverage.py build-coverage
 fi
 
-[ "$full" = yes ] || seconds=5 # the randomized checks have run under sanitizers, with the same seed
+[ "$full" = yes ] || seconds=3 # the randomized checks have run under sanitizers, with the same seed
 build release
 if [ "$full" = yes ]; then
   may_skip python3 tools/check_published.py build build-models/published
