@@ -87,6 +87,7 @@ TABLE
 
 # What only some tests need, which are skipped without it; and weights can be read without io_uring.
 must_have() { echo "$lacks" | sed 's/ python:pip//; s/ python:venv//; s/ python:numpy//; s/ command:fish//; s/ command:chromedriver//; s/ uring//;
+  s/ library:libopenblas.so.0//;
   s/ header:vulkan.vulkan.h//; s/ command:glslangValidator//; s/ vulkan//'; }
 
 look

@@ -9,7 +9,7 @@ compiler *compiler_new(const server *front); // NULL: out of memory, or no threa
 // Gives the job the constraint that it requests and submits it: at once if such a constraint is kept, otherwise when it
 // is compiled. Takes ownership of the job.
 void compiler_submit(compiler *c, job *j);
-// A job's constraint is no longer used.
+// Releases a job's constraint.
 void compiler_release(compiler *c, compiled *one);
 // False: the constraints that jobs use have grown beyond the limit. Others are freed first.
 bool compiler_has_room(compiler *c);

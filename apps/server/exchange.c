@@ -217,7 +217,7 @@ void exchange_abandon(exchange *x) {
 
 void exchange_over(exchange *x) {
   pthread_mutex_lock(&x->lock);
-  // A complete reply is not lost; otherwise the rest is no longer needed.
+  // A complete reply is not lost; the rest of an incomplete one is dropped.
   if (!x->ended) atomic_store(&x->gone, true);
   x->connection = NULL;
   x->suspended = false;

@@ -24,7 +24,7 @@ void push(st_json *root, st_json *array, st_json value);
 st_json bytes_value(st_json *root, const char *bytes, size_t n);
 st_json real_value(st_json *root, double value);
 
-// A request's error. Zero-initialize: status 0 is no error.
+// A request's error. Zero-initialize: status 0 means success.
 typedef struct problem {
   unsigned status;
   const char *type, *code; // static text; code NULL: none
