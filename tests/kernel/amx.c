@@ -21,11 +21,12 @@ int main(int argc, char **argv) {
   timed_rounds r = rounds_of_arguments(argc, argv);
   table_name = "amx (emulated)";
 #if defined(__x86_64__)
-  if (st_cpu_detect().avx512) return check_emulated(r);
+  st_cpu cpu = st_cpu_detect();
+  if (cpu.avx512 && cpu.leaf7[0][ST_ECX] & 1u << 1) return check_emulated(r);
 #else
   (void)r;
 #endif
-  printf("amx (emulated) skipped: this processor has no AVX-512\n");
+  printf("amx (emulated) skipped: this processor has no AVX-512 with VBMI\n");
   return 77;
 }
 
@@ -36,6 +37,7 @@ TILES_BEGIN
 #include "kernel/x86/int8_amx.c"
 
 #include "kernel/x86/blocks_amx.c"
+#include "kernel/x86/rows_amx.c"
 TILES_END
 
 typedef struct {
@@ -66,15 +68,28 @@ static size_t expected_products(const st_matrix *w, const st_input *input, size_
   return groups * (of_tokens * deep * 2 + list_products(input)) * st_coding_of(w->form).subs;
 }
 
+// Of a scale a row: operands are loaded once a product, sums between pieces of 512 columns (640 of five codes a byte).
+static void check_traffic(const st_matrix *w, size_t products, size_t loads, size_t stores) {
+  size_t pieces = parts(w->columns, st_form_is(w->form, ST_KIND_FIVES) ? 640 : 512),
+         sums = products / parts(w->columns, 64);
+  if (loads != products + (pieces - 1) * sums || stores != pieces * sums) {
+    FAIL("%s, %zu columns: %zu loads and %zu stores of tiles for %zu products", form_name(w->form), w->columns, loads,
+         stores, products);
+  }
+}
+
 // Calls AMX's product, which must take the expected number of tile products.
 static void counted_matmul(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,
                            size_t stride) {
   size_t before = tile_products, expected = expected_products(w, input, first, last);
+  size_t loads = tile_loads, stores = tile_stores;
   amx.matmul[w->form][input->kind](w, input, first, last, out, stride);
   if (tile_products - before != expected) {
     FAIL("%s x %s, %zu tokens: %zu products of tiles, expected %zu", form_name(w->form), activation_names[input->kind],
          input->tokens, tile_products - before, expected);
   }
+  if (st_form_has_row_scales(w->form) && input->kind == ST_ACT_INT8_TOKEN)
+    check_traffic(w, expected, tile_loads - loads, tile_stores - stores);
 }
 
 static void check_tiles(const st_kernels *k, const st_kernels *reference, st_form form, shape s, uint32_t block,
@@ -96,7 +111,7 @@ static void check_form(const st_kernels *k, const st_kernels *reference, st_form
   static const shape shapes[] = {{16, 64, 17},    {50, 96, 33},   {33, 1, 16},    {100, 1024, 32}, {48, 1056, 48},
                                  {17, 4160, 260}, {40, 2560, 40}, {17, 67, 100},  {5, 96, 64},     {18, 352, 130},
                                  {20, 320, 15},   {31, 2080, 25}, {1, 1120, 129}, {33, 544, 24},   {16, 256, 31},
-                                 {16, 32, 16},    {35, 1312, 50}, {32, 160, 530}};
+                                 {16, 32, 16},    {35, 1312, 50}, {32, 160, 530}, {300, 96, 70},   {150, 1312, 290}};
   static const uint32_t blocks[] = {64, 128, 256, 512, 32, 96};
   enum { LISTED = sizeof shapes / sizeof *shapes };
   uint32_t block = blocks[random_below(round ? 6 : 3)];
@@ -175,9 +190,9 @@ static void check_copies(const st_kernels *k, size_t round) {
   }
 }
 
-// Codes that AMX has products for; five a byte where there is VBMI.
+// Codes that AMX has products for.
 static bool has_tiles(st_form form) {
-  if (st_form_is(form, ST_KIND_FIVES)) return amx.faster[form];
+  if (st_form_is(form, ST_KIND_FIVES)) return true;
   return st_form_is(form, ST_KIND_CODES) && st_form_takes(form, ST_ACT_INT8_BLOCK) && !st_coding_of(form).minimums;
 }
 

@@ -11,9 +11,9 @@ enum {
   AMX_DEPTH = 64,                  // columns of a tile, at most
   AMX_TILE = AMX_SIDE * AMX_DEPTH, // its bytes; also those of 16 x 16 sums
   AMX_SUMS = AMX_SIDE * AMX_SIDE,
-  AMX_PIECE = 1024,       // columns of a group unpacked at once, 16 KB of codes
-  AMX_PASS = 512,         // most tokens of a pass
-  AMX_SCRATCH = 128 << 10 // st_kernels.scratch_bytes: unpacked weights, and the sums of a pass
+  AMX_PIECE = 1024,       // columns of a group unpacked at once, 16 KB of codes, by products other than rows_amx.c
+  AMX_PASS = 512,         // most tokens of a pass of those
+  AMX_SCRATCH = 288 << 10 // st_kernels.scratch_bytes: unpacked weights, and the sums of a pass
 };
 
 // `prepare` stores inputs of 16 and more tokens a second time, in tiles of 16 tokens, with zeros for missing ones. By
@@ -103,7 +103,9 @@ size_t st_amx_input_bytes(st_activation kind, size_t tokens, size_t columns);
 void st_amx_prepare(const st_input *input, const float *x, size_t stride, const float *norm, float eps, size_t first,
                     size_t last);
 
-// Products of all forms with int8 activations by block, and by token of trits with a scale a block.
+// Fill in products: by token of trits with a scale a row; of all forms with int8 activations by block, and by token of
+// trits with a scale a block.
+void st_amx_rows(st_kernels *k);
 void st_amx_blocks(st_kernels *k);
 
 #endif

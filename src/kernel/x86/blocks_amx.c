@@ -7,7 +7,7 @@
 // the tiles' integers pass through memory, four tiles ahead of the additions, so that neither waits for the other. The
 // second planes' A is 16 entries of a block's list, whose sums are in memory.
 #include "kernel/x86/amx.h"
-#include "kernel/x86/lanes_avx512.h"
+#include "kernel/x86/fives.h"
 #include "kernel/x86/x86.h"
 
 #include "kernel/lanes/place.h"
@@ -78,15 +78,28 @@ LANES_INLINE void unpack_blocks(st_form form, lanes_stream *s, size_t blocks, pi
   __asm__ volatile("" ::"r"(p) : "memory");
 }
 
+// `columns` of five codes a byte, less their offset.
+LANES_INLINE int8_t *unpack_pieces(const st_fives_tables *tables, const uint8_t *pieces, size_t columns, int8_t *out) {
+  const vb one = _mm512_set1_epi8(1);
+  for (size_t k = 0; k < columns; k += ST_FIVE_COLUMNS, pieces += 64) {
+    vb parts[5];
+    lanes_prefetch(pieces);
+    st_fives_codes(tables, pieces, parts);
+    for (size_t i = 0; i < 5 && k + 4 * i < columns; i++, out += 64)
+      _mm512_storeu_si512(out, _mm512_sub_epi8(parts[i], one));
+  }
+  return out;
+}
+
 // Whole blocks of five codes a byte, with a scale each.
 static void unpack_fives(lanes_stream *s, size_t blocks, piece *p) {
+  const st_fives_tables tables = st_fives_load();
   int8_t *out = p->codes;
   for (size_t b = 0; b < blocks; b += s->each) {
     size_t n = blocks - b < s->each ? blocks - b : s->each;
-    st_vbmi_unpack(s->scales + ST_SCALES, n * ST_STEP, 1, (uint8_t *)out);
+    out = unpack_pieces(&tables, s->scales + ST_SCALES, n * ST_STEP, out);
     vf d = vf_half(s->scales);
     for (size_t i = 0; i < n; i++) vf_store(p->d[b + i], d);
-    out += n * ST_STEP * ST_GROUP;
     s->scales += ST_SCALES + 64 * st_five_pieces(s->each * ST_STEP);
   }
   if (blocks % 2) memset(out, 0, ST_STEP * ST_GROUP);
@@ -371,8 +384,8 @@ void st_amx_blocks(st_kernels *k) {
 #include "kernel/forms.def"
 #undef FILL
   for (int form = 0; form < ST_FORM_COUNT; form++) { // of trits with scales by block, whose integers end as blocks do
-    bool fives = st_form_is((st_form)form, ST_KIND_FIVES) && k->faster[form];
-    bool by_block = st_coding_of((st_form)form).by_block && (fives || st_form_is((st_form)form, ST_KIND_CODES));
+    bool patterns = st_form_is((st_form)form, ST_KIND_PATTERNS);
+    bool by_block = st_coding_of((st_form)form).by_block && !patterns;
     if (by_block && st_form_takes((st_form)form, ST_ACT_INT8_TOKEN)) {
       k->matmul[form][ST_ACT_INT8_TOKEN] = amx_blocks_matmul;
     }

@@ -1,19 +1,8 @@
-// AMX: inputs, and products of trits with a scale a row with many int8 tokens in tiles of 16 x 16 sums. Fewer than 16
-// tokens are AVX-512's, and so are the forms that matrices have: five codes a byte where there is VBMI.
-//
-// Operand A is a tile of activations, 16 tokens x 64 columns, as `prepare` keeps them a second time; operand B is a
-// tile of weights, 16 quadruples of columns x 16 rows, which is what 4 blocks of 2-bit codes become when their bit
-// pairs are spread.
-//
-// Two tiles of tokens and two groups of rows make four tiles of sums. The columns are split into pieces whose weights,
-// once unpacked, stay in the first-level cache for all tokens; between pieces sums are in memory.
+// AMX: inputs of int8 in tiles. Their products are in rows_amx.c and blocks_amx.c; those of fewer than 16 tokens are
+// AVX-512's, and so are the forms that matrices have.
 #include "kernel/x86/amx.h"
 #include "kernel/x86/lanes_avx512.h"
 #include "kernel/x86/x86.h"
-
-#include "kernel/lanes/place.h"
-
-#include <string.h>
 
 size_t st_amx_input_bytes(st_activation kind, size_t tokens, size_t columns) {
   st_view v;
@@ -79,119 +68,6 @@ void st_amx_prepare(const st_input *input, const float *x, size_t stride, const 
   }
 }
 
-// Columns of a group that are spread at once: whole pieces of five codes a byte, and whole tiles.
-LANES_INLINE size_t piece_of(st_form form) {
-  enum { FIVES = 3 * 5 * AMX_DEPTH };
-  return st_form_is(form, ST_KIND_FIVES) ? FIVES : AMX_PIECE;
-}
-
-// Spreads `columns` (a multiple of 16, at most a piece) of a group, from column k on, into tiles of B; what is left of
-// the last one is zero. Five codes a byte end with the matrix's columns.
-LANES_INLINE void unpack(st_form form, const st_matrix *w, const uint8_t *group, size_t k, size_t columns,
-                         uint8_t *out) {
-  if (st_form_is(form, ST_KIND_FIVES)) {
-    size_t left = w->columns - k < columns ? w->columns - k : columns, written = st_round_up(left, 4);
-    st_vbmi_unpack(group + k / ST_FIVE_COLUMNS * 64, left, 0, out);
-    memset(out + written * ST_GROUP, 0, (st_round_up(columns, AMX_DEPTH) - written) * ST_GROUP);
-    return;
-  }
-  const uint8_t *codes = group + k * 4;
-  for (size_t at = 0; at < columns; at += 16, codes += 64, out += 256) {
-    lanes_prefetch(codes);
-    for (int pair = 0; pair < 4; pair++) {
-      _mm512_storeu_si512(out + 64 * pair, vb_codes(form, codes, pair));
-    }
-  }
-  if (columns % AMX_DEPTH) memset(out, 0, (AMX_DEPTH - columns % AMX_DEPTH) / 4 * 64);
-}
-
-// sums[token tile 0, 1][group 0, 1] += products of `steps` tiles of columns.
-static void multiply(const int8_t *a0, const int8_t *a1, const uint8_t *b0, const uint8_t *b1, size_t steps, bool fresh,
-                     int32_t *sums) {
-  st_amx_load_sums(sums, fresh);
-  for (size_t s = 0; s < steps; s++) {
-    _tile_loadd(4, a0 + s * AMX_TILE, AMX_DEPTH);
-    _tile_loadd(6, b0 + s * AMX_TILE, AMX_DEPTH);
-    _tile_dpbsud(0, 4, 6);
-    _tile_loadd(7, b1 + s * AMX_TILE, AMX_DEPTH);
-    _tile_dpbsud(1, 4, 7);
-    _tile_loadd(5, a1 + s * AMX_TILE, AMX_DEPTH);
-    _tile_dpbsud(2, 5, 6);
-    _tile_dpbsud(3, 5, 7);
-  }
-  st_amx_store_sums(sums);
-}
-
-// The floats of tokens [first, end) and of up to 32 rows.
-LANES_INLINE void finish(st_form form, const st_matrix *w, const st_view *v, size_t first, size_t end, size_t row,
-                         size_t last, const int32_t *sums, float *out, size_t stride) {
-  for (size_t t = first; t < end; t++) {
-    size_t i = t - first;
-    for (size_t group = 0; group < 2 && row + group * ST_GROUP < last; group++) {
-      const int32_t *from = sums + (i / AMX_SIDE * 2 + group) * AMX_SIDE * AMX_SIDE + i % AMX_SIDE * AMX_SIDE;
-      vi total = vi_sub(vi_load(from), vi_set(v->sum[t]));
-      vf y = vf_div(vi_to_floats(total), vf_set(v->scale[t]));
-      lanes_output(form, w, row + group * ST_GROUP, last, y, out + t * stride);
-    }
-  }
-}
-
-// What lies in st_input.scratch.
-typedef struct {
-  _Alignas(64) uint8_t weights[2][AMX_PIECE * ST_GROUP];
-  _Alignas(64) int32_t sums[AMX_PASS * 2 * ST_GROUP];
-} row_scratch;
-_Static_assert(sizeof(row_scratch) <= AMX_SCRATCH, "what products by token need");
-
-// Two groups of rows (the second may lie past `last`: then it repeats the first) with tokens [first, end).
-LANES_INLINE void two_groups(st_form form, const st_matrix *w, const st_input *input, const st_view *v, size_t first,
-                             size_t end, size_t row, size_t last, float *out, size_t stride) {
-  row_scratch *s = input->scratch;
-  const uint8_t *group = w->data + row / ST_GROUP * w->group_bytes;
-  const uint8_t *other = row + ST_GROUP < last ? group + w->group_bytes : group;
-  const st_amx_view tiles = st_amx_view_input(input);
-  size_t padded = st_round_up(input->columns, AMX_DEPTH);
-  const size_t piece = piece_of(form);
-  for (size_t k = 0; k < v->padded; k += piece) {
-    size_t columns = v->padded - k < piece ? v->padded - k : piece, steps = (columns + AMX_DEPTH - 1) / AMX_DEPTH;
-    unpack(form, w, group, k, columns, s->weights[0]);
-    unpack(form, w, other, k, columns, s->weights[1]);
-    for (size_t t = first; t < end; t += 2 * AMX_SIDE) {
-      const int8_t *a = tiles.codes + t * padded + k * AMX_SIDE;
-      const int8_t *b = t + AMX_SIDE < end ? a + AMX_SIDE * padded : a;
-      multiply(a, b, s->weights[0], s->weights[1], steps, k == 0, s->sums + (t - first) * 2 * ST_GROUP);
-    }
-  }
-  finish(form, w, v, first, end, row, last, s->sums, out, stride);
-}
-
-LANES_INLINE void multiply_rows(st_form form, const st_matrix *w, const st_input *input, size_t first, size_t last,
-                                float *out, size_t stride) {
-  if (!st_amx_takes(input->kind, input->tokens)) {
-    bool fives = st_form_is(form, ST_KIND_FIVES);
-    (fives ? st_vbmi_matmul(form) : st_avx512_int8_matmul(form, ST_ACT_INT8_TOKEN))(w, input, first, last, out, stride);
-    return;
-  }
-  st_view v = st_view_input(input);
-  st_amx_configure(AMX_SIDE, AMX_DEPTH);
-  for (size_t t = 0; t < input->tokens; t += AMX_PASS) {
-    size_t end = input->tokens - t < AMX_PASS ? input->tokens : t + AMX_PASS;
-    for (size_t row = first; row < last; row += 2 * ST_GROUP) {
-      two_groups(form, w, input, &v, t, end, row, last, out, stride);
-    }
-  }
-  _tile_release();
-}
-
-#define MATMUL(form)                                                                                                   \
-  static void amx_matmul_##form(const st_matrix *w, const st_input *input, size_t first, size_t last, float *out,      \
-                                size_t stride) {                                                                       \
-    multiply_rows(ST_FORM_##form, w, input, first, last, out, stride);                                                 \
-  }
-#define FORM(id, name, kind, activations, ...)                                                                         \
-  ST_IF_TOKEN_##kind##_##activations(MATMUL, id) ST_IF_FIVES_##kind(MATMUL, id)
-#include "kernel/forms.def"
-
 // Multiply-adds of tiles that stay in registers.
 static uint64_t amx_peak_int8(uint64_t n) {
   enum { EACH = AMX_SIDE * AMX_SIDE * AMX_DEPTH };
@@ -220,18 +96,7 @@ void st_amx_init(st_kernels *k) {
   k->scratch_bytes = AMX_SCRATCH;
   k->input_bytes = st_amx_input_bytes;
   k->prepare = st_amx_prepare;
-// Those with a scale a block are in blocks_amx.c.
-#define FILL(id)                                                                                                       \
-  if (!st_coding_of(ST_FORM_##id).by_block) k->matmul[ST_FORM_##id][ST_ACT_INT8_TOKEN] = amx_matmul_##id;
-// Fives where there is VBMI, whose products few tokens take.
-#define FILL_FIVES(id)                                                                                                 \
-  if (k->faster[ST_FORM_##id] && !st_coding_of(ST_FORM_##id).by_block)                                                 \
-    k->matmul[ST_FORM_##id][ST_ACT_INT8_TOKEN] = amx_matmul_##id;
-#define FORM(id, name, kind, activations, ...)                                                                         \
-  ST_IF_TOKEN_##kind##_##activations(FILL, id) ST_IF_FIVES_##kind(FILL_FIVES, id)
-#include "kernel/forms.def"
-#undef FILL
-#undef FILL_FIVES
   k->peak_int8 = amx_peak_int8;
+  st_amx_rows(k);
   st_amx_blocks(k);
 }

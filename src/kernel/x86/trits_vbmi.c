@@ -1,57 +1,20 @@
-// AVX-512 with VBMI: products of five codes a byte with int8 tokens. A byte's low 6 bits look four codes up at once, as
-// four bit pairs; the bytes from 192 on have tables of their own, for these four and for the fifth.
-#include "kernel/x86/lanes_avx512.h"
+// AVX-512 with VBMI: products of five codes a byte with int8 tokens.
+#include "kernel/x86/fives.h"
 #include "kernel/x86/x86.h"
 
 #include "kernel/lanes/place.h"
 
-typedef struct {
-  vb four, large_four, large_fifth;
-} fives;
-
-static uint8_t pairs_of(unsigned f) {
-  return (uint8_t)(f % 3 | f / 3 % 3 << 2 | f / 9 % 3 << 4 | f / 27 << 6);
-}
-
-static void make_tables(uint8_t tables[3][64]) {
-  for (unsigned i = 0; i < 64; i++) {
-    unsigned large = i < 51 ? i : 0; // bytes 192 to 242
-    tables[0][i] = pairs_of(i);
-    tables[1][i] = pairs_of(64 + large % 17);
-    tables[2][i] = (uint8_t)(large / 17);
-  }
-}
-
-LANES_INLINE fives load_tables(const uint8_t tables[3][64]) {
-  return (fives){_mm512_loadu_si512(tables[0]), _mm512_loadu_si512(tables[1]), _mm512_loadu_si512(tables[2])};
-}
-
-// The five parts of a piece, 64 codes each; the second and the fourth stay where they are in their bytes, 4 times as
-// large.
-LANES_INLINE void unpack(const fives *t, const uint8_t *piece, vb parts[5]) {
-  const vb three = _mm512_set1_epi8(3), twelve = _mm512_set1_epi8(12);
-  vb v = _mm512_loadu_si512(piece);
-  __mmask64 large = _mm512_cmpge_epu8_mask(v, _mm512_set1_epi8((char)192));
-  vb four = _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(v, t->four), large, v, t->large_four);
-  vb high = _mm512_srli_epi16(four, 4), fifth = _mm512_and_si512(_mm512_srli_epi16(v, 6), three);
-  parts[0] = _mm512_and_si512(four, three);
-  parts[1] = _mm512_and_si512(four, twelve);
-  parts[2] = _mm512_and_si512(high, three);
-  parts[3] = _mm512_and_si512(high, twelve);
-  parts[4] = _mm512_mask_permutexvar_epi8(fifth, large, v, t->large_fifth);
-}
-
 // Integer products of some pieces with the codes of n tokens. Few tokens take a sum a part, so that sums do not wait
 // for one another; many have one for the large parts and one for the others.
-LANES_INLINE void dot_pieces(st_form form, const fives *tables, const uint8_t *piece, size_t pieces, const int8_t *x,
-                             bool prefetch, size_t n, vi *totals) {
+LANES_INLINE void dot_pieces(st_form form, const st_fives_tables *tables, const uint8_t *piece, size_t pieces,
+                             const int8_t *x, bool prefetch, size_t n, vi *totals) {
   const size_t chains = n < 4 ? 5 : 2;
   vd sums[2 * LANES_TILE];
   for (size_t i = 0; i < n * chains; i++) sums[i] = vd_zero();
   for (const uint8_t *end = piece + 64 * pieces; piece < end; piece += 64, x += ST_FIVE_COLUMNS * n) {
     vb parts[5];
     if (prefetch) lanes_prefetch(piece);
-    unpack(tables, piece, parts);
+    st_fives_parts(tables, piece, parts);
 #pragma GCC unroll 5
     for (size_t i = 0; i < 5; i++) {
 #pragma GCC unroll 8
@@ -70,8 +33,8 @@ LANES_INLINE void dot_pieces(st_form form, const fives *tables, const uint8_t *p
 }
 
 // One group of rows with the tile of n tokens from `first` on. A scale a row: integers over all columns, then / s.
-LANES_INLINE void tile_rows(st_form form, const fives *tables, const st_matrix *w, size_t row, const st_view *v,
-                            size_t first, size_t n, vf *out) {
+LANES_INLINE void tile_rows(st_form form, const st_fives_tables *tables, const st_matrix *w, size_t row,
+                            const st_view *v, size_t first, size_t n, vf *out) {
   const uint8_t *group = w->data + row / ST_GROUP * w->group_bytes;
   vi totals[LANES_TILE];
   // Later tokens find the group in the cache.
@@ -83,8 +46,8 @@ LANES_INLINE void tile_rows(st_form form, const fives *tables, const st_matrix *
 }
 
 // A scale a block: the integers of each block of columns times its scale, added up in order, then / s.
-LANES_INLINE void tile_blocks(st_form form, const fives *tables, const st_matrix *w, size_t row, const st_view *v,
-                              size_t first, size_t n, vf *out) {
+LANES_INLINE void tile_blocks(st_form form, const st_fives_tables *tables, const st_matrix *w, size_t row,
+                              const st_view *v, size_t first, size_t n, vf *out) {
   const st_fives f = st_fives_of(form, w->columns, w->block);
   const uint8_t *block = w->data + row / ST_GROUP * w->group_bytes;
   const int8_t *x = v->codes + first * v->padded;
@@ -103,7 +66,7 @@ LANES_INLINE void tile_blocks(st_form form, const fives *tables, const st_matrix
   for (size_t t = 0; t < n; t++) out[t] = vf_div(sums[t], vf_set(v->scale[first + t]));
 }
 
-LANES_INLINE void tile(st_form form, const fives *tables, const st_matrix *w, size_t row, const st_view *v,
+LANES_INLINE void tile(st_form form, const st_fives_tables *tables, const st_matrix *w, size_t row, const st_view *v,
                        size_t first, size_t n, vf *out) {
   if (st_coding_of(form).by_block)
     tile_blocks(form, tables, w, row, v, first, n, out);
@@ -112,8 +75,8 @@ LANES_INLINE void tile(st_form form, const fives *tables, const st_matrix *w, si
 }
 
 // Tokens [begin, end) with one group of rows.
-LANES_INLINE void multiply_group(st_form form, const fives *tables, const st_matrix *w, const st_view *v, size_t row,
-                                 size_t last, size_t begin, size_t end, float *out, size_t stride) {
+LANES_INLINE void multiply_group(st_form form, const st_fives_tables *tables, const st_matrix *w, const st_view *v,
+                                 size_t row, size_t last, size_t begin, size_t end, float *out, size_t stride) {
   for (size_t t = begin; t < end; t += LANES_TILE) {
     vf sums[LANES_TILE];
     size_t n = st_tile_tokens(end, t, LANES_TILE);
@@ -124,9 +87,7 @@ LANES_INLINE void multiply_group(st_form form, const fives *tables, const st_mat
 
 LANES_INLINE void multiply(st_form form, const st_matrix *w, const st_input *input, size_t first, size_t last,
                            float *out, size_t stride) {
-  uint8_t bytes[3][64];
-  make_tables(bytes);
-  fives tables = load_tables((const uint8_t(*)[64])bytes);
+  const st_fives_tables tables = st_fives_load();
   st_view v = st_view_input(input);
   size_t block = lanes_token_block(input, LANES_TILE);
   for (size_t begin = 0; begin < input->tokens; begin += block) {
@@ -153,22 +114,6 @@ st_avx512_matmul *st_vbmi_matmul(st_form form) {
 #undef PRODUCT
   };
   return products[form];
-}
-
-void st_vbmi_unpack(const uint8_t *pieces, size_t columns, int offset, uint8_t *out) {
-  uint8_t bytes[3][64];
-  make_tables(bytes);
-  fives tables = load_tables((const uint8_t(*)[64])bytes);
-  const vb less = _mm512_set1_epi8((char)offset);
-  for (size_t k = 0; k < columns; k += ST_FIVE_COLUMNS, pieces += 64) {
-    vb parts[5];
-    lanes_prefetch(pieces);
-    unpack(&tables, pieces, parts);
-    parts[1] = _mm512_srli_epi16(parts[1], 2);
-    parts[3] = _mm512_srli_epi16(parts[3], 2);
-    for (size_t i = 0; i < 5 && k + 4 * i < columns; i++, out += 64)
-      _mm512_storeu_si512(out, _mm512_sub_epi8(parts[i], less));
-  }
 }
 
 void st_vbmi_init(st_kernels *k) {

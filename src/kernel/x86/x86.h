@@ -13,10 +13,8 @@ typedef void st_avx512_matmul(const st_matrix *w, const st_input *input, size_t 
                               size_t stride);
 // AVX-512's product of a form with an int8 input; NULL: none.
 st_avx512_matmul *st_avx512_int8_matmul(st_form form, st_activation kind);
-// The product of a form of five codes a byte with int8 tokens, of AVX-512 with VBMI; and the codes of the first columns
-// of such pieces, less `offset`: [columns / 4][16 rows][4].
+// The product of a form of five codes a byte with int8 tokens, of AVX-512 with VBMI.
 st_avx512_matmul *st_vbmi_matmul(st_form form);
-void st_vbmi_unpack(const uint8_t *pieces, size_t columns, int offset, uint8_t *out);
 // Fills in the products of patterns.
 void st_vbmi_patterns(st_kernels *k);
 

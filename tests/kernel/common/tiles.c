@@ -13,7 +13,7 @@ typedef struct {
 
 static tile tile_registers[8];
 
-size_t tile_products;
+size_t tile_products, tile_loads, tile_stores;
 
 // What the processor accepts: palette 1, no row to begin at, nothing in reserved places or in tiles that do not exist.
 void tile_configure(const void *config) {
@@ -50,12 +50,14 @@ void tile_clear(int t) {
 
 void tile_load(int t, const void *p, size_t stride) {
   tile *to = tile_of(t);
+  tile_loads++;
   memset(to->data, 0, sizeof to->data);
   for (size_t r = 0; r < to->rows; r++) memcpy(to->data[r], (const uint8_t *)p + r * stride, to->bytes);
 }
 
 void tile_store(int t, void *p, size_t stride) {
   const tile *from = tile_of(t);
+  tile_stores++;
   for (size_t r = 0; r < from->rows; r++) memcpy((uint8_t *)p + r * stride, from->data[r], from->bytes);
 }
 

@@ -26,7 +26,7 @@
 #define _tile_dpbf16ps(c, a, b) tile_multiply_bf16(c, a, b)
 
 // Between the two, functions may use AVX-512, so that those outside run on any processor.
-#define TILES_SET "avx2,fma,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
+#define TILES_SET "avx2,fma,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi"
 #define TILES_PRAGMA(text) _Pragma(#text)
 #ifdef __clang__
 #define TILES_PUSH(set) TILES_PRAGMA(clang attribute push(__attribute__((target(set))), apply_to = function))
@@ -38,7 +38,7 @@
 #define TILES_BEGIN TILES_PUSH(TILES_SET)
 #endif
 
-extern size_t tile_products; // instructions so far
+extern size_t tile_products, tile_loads, tile_stores; // instructions so far
 
 void tile_configure(const void *config);
 void tiles_release(void);
