@@ -1,6 +1,7 @@
 // Q2_0C ("2-bit SEQ" of Tencent's files): 512 weights in 130 bytes: f16 d, then four consecutive weights a byte, the
-// first in bits 0-1; w = (2 code - 3) * d, so that codes are -3, -1, 1, 3 times d. (As in two public readers of these
-// files; the training's -1.5, -0.5, 0.5, 1.5 times a scale are the same values with twice the d.)
+// first in bits 0-1; w = (2 code - 3) * d, so that codes are -3, -1, 1, 3 times d. Source: llama.cpp's pull request
+// 19357, whose quantizer takes d = (largest - smallest) / 6 of a row and whose decoder multiplies -3, -1, 1, 3 by d.
+// The training's -1.5, -0.5, 0.5, 1.5 times a scale are the same values: its scale is twice d.
 #include "quant/rows.h"
 
 enum { WEIGHTS = 512 };
