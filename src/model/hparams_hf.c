@@ -191,8 +191,8 @@ static setun_status check_longrope(const st_hparams *h, setun_error *err) {
 
 static setun_status read_rope(const st_json *c, const st_spec *spec, st_hparams *h, setun_error *err) {
   uint32_t head_dim = h->head_dim ? h->head_dim : h->n_head ? h->n_embd / h->n_head : 0;
-  const st_json *modern = st_json_get(c, "rope_parameters");
-  const st_json *full = st_json_get(modern, "full_attention"), *sliding = st_json_get(modern, "sliding_attention");
+  const st_json *modern = st_json_get(c, "rope_parameters"), *own = h->has_rope_local ? modern : NULL;
+  const st_json *full = st_json_get(own, "full_attention"), *sliding = st_json_get(own, "sliding_attention");
   setun_status s =
       st_json_u32(c, "original_max_position_embeddings", 1, 1u << 30, &h->rope.original_max_position_embeddings, err);
   if (s == SETUN_OK) s = st_json_f32(c, "rope_theta", &h->rope.theta, err);
@@ -204,7 +204,7 @@ static setun_status read_rope(const st_json *c, const st_spec *spec, st_hparams 
   if (s == SETUN_OK) s = read_scaling(objects[1], pairs, &h->rope, err);
   if (s == SETUN_OK) s = read_scaling(full ? full : modern, pairs, &h->rope, err);
   if (s == SETUN_OK) s = check_longrope(h, err);
-  if (s == SETUN_OK && sliding && h->has_rope_local) s = read_scaling(sliding, pairs, &h->rope_local, err);
+  if (s == SETUN_OK && sliding) s = read_scaling(sliding, pairs, &h->rope_local, err);
   if (s == SETUN_OK && h->has_rope_local) s = st_json_f32(c, "rope_local_base_freq", &h->rope_local.theta, err);
   return s;
 }

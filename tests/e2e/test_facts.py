@@ -84,6 +84,8 @@ GGUF = [
     ("attention.layer_norm_epsilon", 1e-5, REFUSED, {}),
     ("no_such_hyperparameter", 1, REFUSED, {}),
     ("attention.sliding_window_pattern", [True], REFUSED, {}),
+    # Of recurrent layers it would be the convolution's too.
+    ("hidden_activation", "gelu_pytorch_tanh", MOVES, {"gemma3": SAME, "maple": REFUSED, **dict.fromkeys(HYBRID, REFUSED)}),
 ]
 
 # Name in config.json, likewise.
@@ -127,6 +129,10 @@ CONFIG = [
     ("mup_denominator", 32, SAME, {}),
     ("attention_dropout", 0.5, SAME, {}),
     ("of_no_published_class", {"a": [1]}, SAME, {}),
+    ("hidden_act", "gelu_pytorch_tanh", MOVES, {"gemma3": SAME, "gpt-oss": SAME, "maple": REFUSED, **dict.fromkeys(HYBRID, REFUSED)}),
+    # Other classes take what is beside such members.
+    ("rope_parameters", {"rope_type": "default", "rope_theta": 1e4, "full_attention": {"rope_type": "default", "rope_theta": 77.0}},
+     REFUSED, {"gemma3": MOVES, "olmo3": MOVES}),
 ]
 
 # What published GGUF files say in addition to a model's shape, as the logs in public reports list it (llama.cpp's "Dumping metadata

@@ -52,6 +52,7 @@ static const st_fact facts[] = {
     {NULL, "sliding_window use_sliding_window layer_types", ST_FACT_USED, "null", ""},
     {NULL, "final_logit_softcapping", ST_FACT_USED, "null", ""},
     {NULL, "use_bidirectional_attention", ST_FACT_USED, "null", ""},
+    {NULL, "rope:full_attention rope:sliding_attention", ST_FACT_USED, "null", ""},
     {NULL, "head_dim", ST_FACT_USED, "", "Gemma3TextConfig has only a number here"},
     {"embedding_scale", NULL, ST_FACT_AT, "0|1", "the family has its own, sqrt(hidden)"},
     {0},

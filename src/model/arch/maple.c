@@ -13,7 +13,6 @@ static setun_status read_layers(st_hparams *h) {
 }
 
 static setun_status read_hf(const st_json *c, st_hparams *h, setun_error *err) {
-  if (h->fn != ST_FN_SILU) return st_fail(err, SETUN_ERROR_UNSUPPORTED, "hidden_act: expected silu, found another");
   h->fn = ST_FN_SILU_CLAMPED; // from the class; config.json has no key for the limit
   if (!h->n_rot) h->n_rot = h->head_dim / 2;
   setun_status s = st_hf_experts(c, h, err);
@@ -30,6 +29,7 @@ static const st_fact facts[] = {
     ST_FACTS_EXPERTS,
     {NULL, "sliding_window layer_types", ST_FACT_USED, "null", ""},
     {"swiglu_clamp_exp", NULL, ST_FACT_AT, "7", ""},
+    {"hidden_activation", "hidden_act", ST_FACT_AT, "silu", "clamped"},
     {NULL, "nope_on_global_attention use_qk_norm", ST_FACT_AT, "true", ""},
     {NULL, "use_bias num_shared_experts moe_router_enable_expert_bias", ST_FACT_AT, "0|false|", ""},
     {0},

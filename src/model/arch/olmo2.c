@@ -32,6 +32,7 @@ static setun_status read_gguf(const st_metadata *m, const char *architecture, st
 static const st_fact olmo3_facts[] = {
     {NULL, "sliding_window layer_types", ST_FACT_USED, "null", ""},
     {NULL, "rope_local_base_freq", ST_FACT_USED, "", "for sliding layers, as conversion writes it"},
+    {NULL, "rope:full_attention rope:sliding_attention", ST_FACT_USED, "null", ""},
     {0},
 };
 

@@ -195,7 +195,9 @@ static setun_status read_gguf_next(const st_metadata *m, const char *architectur
       {NULL, "mtp_num_hidden_layers mtp_use_dedicated_embeddings", ST_FACT_NEUTRAL, "",                                \
        "multi-token prediction blocks are not used"},                                                                  \
       {NULL, "attn_output_gate", ST_FACT_AT, "true", "the official classes always have it"},                           \
-      {NULL, "mamba_ssm_dtype", ST_FACT_AT, "float32", "of states"}, {                                                 \
+      {NULL, "mamba_ssm_dtype", ST_FACT_AT, "float32", "of states"},                                                   \
+      {"hidden_activation", "hidden_act", ST_FACT_AT, "silu", "it is the convolution's too in the official classes"},  \
+  {                                                                                                                    \
     NULL, "head_dim", ST_FACT_USED, "", "the official classes have only a number here"                                 \
   }
 
