@@ -109,6 +109,9 @@ typedef struct setun_convert_params {
   void *user;
   bool unrotate; /* transform matrices in a rotated basis (prism.hadamard.*) to floats in the original one, rounded
                     once: with `to` "f32", or "f16" and "bf16" if every value is exact. Otherwise the basis is kept */
+  bool deltas;   /* with `to` "t16" and split experts: differences between experts of a layer beside them, where they
+                    take less than an expert; they save reading where experts do not fit into memory. Takes the memory
+                    of a layer's experts */
 } setun_convert_params;
 
 SETUN_PARAMS(setun_convert_params)

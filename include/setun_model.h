@@ -156,6 +156,8 @@ typedef struct setun_plan {
   uint32_t n_experts;          /* experts of all layers together */
   uint32_t n_expert_layers;    /* layers that have experts */
   uint32_t n_experts_of_token; /* experts that one token uses in each such layer */
+  uint64_t n_expert_deltas;    /* differences between experts that the file has and that are used, */
+  uint64_t expert_delta_bytes; /* and their bytes */
 } setun_plan;
 
 /* Makes the plan that setun_model_load would follow, without reading weights; `params` may be NULL. SETUN_ERROR_MEMORY
@@ -182,6 +184,8 @@ typedef struct setun_stream_stats {
   uint64_t prefetch_hits;      /* of expert_hits: those that had been read so */
   double prefetch_recall[4];   /* the fraction of used experts that were predicted 1, 2, 3, 4 layers ahead; NAN: not
                                   known */
+  uint64_t expert_deltas;      /* of the experts read: those made from another one with a delta, */
+  uint64_t expert_delta_bytes; /* and the bytes of these deltas */
 } setun_stream_stats;
 
 /* Any thread may call it, also while others compute. Zeros where all weights are resident, and in a forked child. */

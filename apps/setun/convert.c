@@ -10,7 +10,7 @@
 typedef struct convert_options {
   const char *output, *to, *embedding, *head, *experts, *assume;
   text_list ignore_keys;
-  bool round_scales, unrotate, verbose;
+  bool round_scales, unrotate, deltas, verbose;
 } convert_options;
 
 #define AT(member) offsetof(convert_options, member)
@@ -28,6 +28,9 @@ static const option rows[] = {
     {0, "experts", OPTION_CHOICE, AT(experts), "split|stacked", 0, 0,
      "one tensor for each expert, with gate, up and down adjacent (the default), or one for all experts of a "
      "layer"},
+    {0, "deltas", OPTION_FLAG, AT(deltas), NULL, 0, 0,
+     "with --to t16: measure how much the experts of a layer differ, and store the differences too where they are "
+     "shorter than an expert, so that less is read with --memory"},
     {0, "round-scales", OPTION_FLAG, AT(round_scales), NULL, 0, 0,
      "round scales that the layout cannot hold instead of failing"},
     {0, "unrotate", OPTION_FLAG, AT(unrotate), NULL, 0, 0,
@@ -48,7 +51,7 @@ static int run(const command *self, int argc, char **argv) {
   if (!o.to) return usage_error(self, "expected --to LAYOUT");
   // Overwriting SRC itself is allowed: nothing is lost. Overwriting a part of it is not.
   if (!is_same_file(o.output, argv[1]) && (status = check_output(self, "-o", o.output, argv[1], NULL))) return status;
-  long_work work = {.verbose = o.verbose};
+  long_work work = {.verbose = o.verbose || o.deltas}; // the measured differences are a result
   setun_convert_params params = setun_convert_params_default();
   params.to = o.to;
   params.embedding = o.embedding;
@@ -59,6 +62,7 @@ static int run(const command *self, int argc, char **argv) {
   params.n_ignore_keys = o.ignore_keys.count;
   params.round_scales = o.round_scales;
   params.unrotate = o.unrotate;
+  params.deltas = o.deltas;
   params.progress = progress_until_interrupt;
   params.log = log_beside_progress;
   params.user = &work;

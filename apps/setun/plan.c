@@ -47,6 +47,17 @@ static double most_of(double a, double b) {
   return a > b ? a : b;
 }
 
+// The part of an expert's bytes that are read for it if the cache lacks it: a delta where one exists for any of the
+// cached experts of its layer, each of which is cached with the same chance.
+static double read_part(const setun_plan *p) {
+  if (!p->n_expert_deltas) return 1;
+  double links = 2.0 * (double)p->n_expert_deltas / p->n_experts;
+  double record = (double)p->expert_token_bytes / ((double)p->n_experts_of_token * p->n_expert_layers);
+  double made = 1 - pow(1 - hit_rate_uniform(p), links);
+  double delta = (double)p->expert_delta_bytes / (double)p->n_expert_deltas;
+  return 1 - made + made * delta / record;
+}
+
 // The bytes that a pass reads from disk with this hit rate of the expert cache; a prompt's tokens use all experts, each
 // of which is read once.
 static double pass_bytes(const setun_plan *p, double hit_rate, double tokens) {
@@ -54,7 +65,7 @@ static double pass_bytes(const setun_plan *p, double hit_rate, double tokens) {
   if (!p->n_experts_cached) return dense;
   double layer = (double)p->n_experts_of_token * p->n_expert_layers, used = layer / p->n_experts;
   double wanted = p->n_experts * (1 - pow(1 - used, tokens));
-  return dense + of_token / layer * wanted * (1 - hit_rate);
+  return dense + of_token / layer * wanted * (1 - hit_rate) * read_part(p);
 }
 
 // A pass takes as long as the slowest of disk, memory bus and arithmetic units.
@@ -90,6 +101,13 @@ static void print_experts(const setun_plan *p, const limits *l) {
              "alike, and %.0f %% where their use follows Zipf's law: at most %.1f and %.1f tokens/s in decode.\n",
              (unsigned)p->n_experts_cached, (unsigned)p->n_experts, 100 * hit_rate_uniform(p), 100 * hit_rate_zipf(p),
              l->decode, l->decode_zipf);
+  if (!p->n_expert_deltas) return;
+  print_text("%llu pairs of experts have deltas, %.1f %% of an expert in the mean: reading the others takes %.0f %% of "
+             "their bytes where all are used alike.\n",
+             (unsigned long long)p->n_expert_deltas,
+             100.0 * (double)p->expert_delta_bytes / (double)p->n_expert_deltas * p->n_experts_of_token *
+                 p->n_expert_layers / (double)p->expert_token_bytes,
+             100 * read_part(p));
 }
 
 static void print_table(const setun_plan *p, const limits *l, const plan_options *o) {
@@ -190,6 +208,8 @@ static void print_json(const setun_plan *p, const limits *l) {
   print_json_number(hit_rate_zipf(p));
   print_text(", \"decode_tokens_per_s_at_most_zipf\": ");
   print_json_number(l->decode_zipf);
+  print_text(", \"expert_deltas\": %llu, \"expert_delta_bytes\": %llu", (unsigned long long)p->n_expert_deltas,
+             (unsigned long long)p->expert_delta_bytes);
   print_text("}\n");
 }
 

@@ -26,6 +26,8 @@ streaming_report make_streaming_report(const setun_model *model, const setun_str
   r.stats.expert_misses -= since->expert_misses;
   r.stats.experts_prefetched -= since->experts_prefetched;
   r.stats.prefetch_hits -= since->prefetch_hits;
+  r.stats.expert_deltas -= since->expert_deltas;
+  r.stats.expert_delta_bytes -= since->expert_delta_bytes;
   double passes = r.stats.passes_s, compute = passes - r.stats.waited_s;
   if (!r.plan.streamed || !r.stats.bytes) return r;
   r.disk_after = measure_disk(model);
@@ -71,6 +73,13 @@ void print_expert_report(const setun_model *model) {
     fprintf(stderr, " %llu/%llu", (unsigned long long)hits, (unsigned long long)(hits + misses));
   }
   fprintf(stderr, "\n");
+  if (stats.expert_deltas) {
+    char bytes[32], whole[32];
+    fprintf(stderr, "%-8s %llu read as differences from another one, of %s in the mean instead of %s\n", "",
+            (unsigned long long)stats.expert_deltas,
+            format_bytes(stats.expert_delta_bytes / stats.expert_deltas, bytes),
+            format_bytes(plan.expert_token_bytes / plan.n_expert_layers / plan.n_experts_of_token, whole));
+  }
   if (!stats.experts_prefetched) return;
   fprintf(stderr,
           "%-8s %llu read before they were wanted, %llu of them used; predicted of those used, by layers ahead:", "",
@@ -101,4 +110,6 @@ void print_streaming_json(const streaming_report *r) {
              (unsigned long long)r->stats.expert_misses);
   print_text("\"experts_prefetched\": %llu, \"prefetch_hits\": %llu, ", (unsigned long long)r->stats.experts_prefetched,
              (unsigned long long)r->stats.prefetch_hits);
+  print_text("\"expert_deltas\": %llu, \"expert_delta_bytes\": %llu, ", (unsigned long long)r->stats.expert_deltas,
+             (unsigned long long)r->stats.expert_delta_bytes);
 }

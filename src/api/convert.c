@@ -41,6 +41,7 @@ static setun_status read_params(const setun_convert_params *p, st_convert_option
   o->stacked = p->experts && !strcmp(p->experts, "stacked");
   o->round_scales = p->round_scales;
   o->unrotate = p->unrotate;
+  o->deltas = p->deltas;
   o->progress = p->progress;
   o->user = p->user;
   return s;

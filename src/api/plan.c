@@ -35,7 +35,9 @@ static setun_plan plan_of(const st_memory_plan *p) {
                       .n_experts_cached = p->experts.capacity,
                       .n_experts = p->experts.n,
                       .n_expert_layers = p->experts.n_layers,
-                      .n_experts_of_token = p->experts.used};
+                      .n_experts_of_token = p->experts.used,
+                      .n_expert_deltas = p->experts.with_deltas ? p->experts.deltas.n : 0,
+                      .expert_delta_bytes = p->experts.with_deltas ? p->experts.deltas.bytes : 0};
 }
 
 // A `next` (st_next_fn) that makes the plan, an st_memory_plan, which is `context`.
@@ -99,7 +101,9 @@ setun_status setun_model_get_stream_stats(const setun_model *model, setun_stream
                                  .expert_misses = s.expert_misses,
                                  .expert_rule = s.expert_rule,
                                  .experts_prefetched = s.prefetched,
-                                 .prefetch_hits = s.prefetch_hits};
+                                 .prefetch_hits = s.prefetch_hits,
+                                 .expert_deltas = s.deltas,
+                                 .expert_delta_bytes = s.delta_bytes};
     memcpy(found.prefetch_recall, s.recall, sizeof found.prefetch_recall);
   }
   return ST_FILL(stats, &found);

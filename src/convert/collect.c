@@ -2,6 +2,7 @@
 #include "convert/conversion.h"
 
 #include "base/memory.h"
+#include "source/expert_deltas.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +57,10 @@ static unit unit_of(const st_conversion *p, const st_tensor *t) {
 static bool is_ignored(const st_conversion *p, const unit *u) {
   const char *name = u->tensor->name;
   if (!p->spec) return false;
+  if (p->from_gguf && p->h.n_expert && st_expert_deltas_is(name, p->h.n_layer)) {
+    st_log_write(p->o->log, SETUN_LOG_INFO, "%s: deltas between experts are not carried over, only made again", name);
+    return true;
+  }
   if (p->from_gguf) return !p->to_gguf && u->place.in_layer && u->place.layer >= p->h.n_layer && p->h.n_layer_next;
   if (ends_with(name, ".rotary_emb.inv_freq")) return true;
   for (const char *const *i = p->spec->ignored; i && *i; i++) {

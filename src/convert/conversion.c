@@ -437,7 +437,8 @@ static setun_status make_conversion(const st_directory *d, bool to_gguf, const s
   if (s == SETUN_OK) s = add_scales(p, err);
   if (s == SETUN_OK) s = st_conversion_expand_gptq(p, err);
   if (s == SETUN_OK) s = check_names(p, err);
-  return s == SETUN_OK ? size_items(p, err) : s;
+  if (s == SETUN_OK) s = size_items(p, err);
+  return s == SETUN_OK ? st_conversion_expert_deltas(p, err) : s;
 }
 
 st_output_tensor *st_conversion_tensors(const st_conversion *p) {

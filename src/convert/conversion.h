@@ -37,8 +37,12 @@ typedef enum st_item_kind {
   ST_ITEM_TRITS,  // trits and scales, packed
   ST_ITEM_STACK,  // a layer's experts in one Hugging Face tensor: experts_hf.c
   ST_ITEM_GPTQ,   // one of the four tensors of integers with zero points: gptq.c
+  ST_ITEM_DELTAS, // differences between a layer's experts: expert_deltas.c
   ST_ITEM_SCALES  // the scales of another output tensor, or the item's own
 } st_item_kind;
+
+typedef struct st_layer_deltas st_layer_deltas;
+void st_layer_deltas_free(st_layer_deltas *deltas); // accepts NULL
 
 typedef struct st_item {
   char *name; // of the tensor in the target
@@ -72,8 +76,9 @@ typedef struct st_item {
   // only
   uint32_t n_alternating;
   bool scales_alone;
-  uint32_t part; // ST_ITEM_GPTQ: which of the four
-  size_t of;     // ST_ITEM_SCALES: the index of the tensor whose scales these are
+  st_layer_deltas *deltas; // ST_ITEM_DELTAS; owned
+  uint32_t part;           // ST_ITEM_GPTQ: which of the four
+  size_t of;               // ST_ITEM_SCALES: the index of the tensor whose scales these are
 } st_item;
 
 void st_item_free(st_item *item);
@@ -121,6 +126,13 @@ bool st_conversion_is_gptq(const struct st_conversion *p, const st_item *item);
 setun_status st_conversion_decide_gptq(st_item *item, setun_error *err);
 setun_status st_conversion_expand_gptq(struct st_conversion *p, setun_error *err);
 setun_status st_item_write_gptq(struct st_conversion *p, const st_item *item, st_output *out, setun_error *err);
+
+// ---- differences between experts ----------------------------------------------------------------------------------
+
+// With the option, measures how much the experts of each layer differ, and adds an item for each layer where deltas are
+// shorter. Says what they save. Takes the memory of a layer's experts. Called after all sizes are known.
+setun_status st_conversion_expert_deltas(struct st_conversion *p, setun_error *err);
+setun_status st_item_write_deltas(struct st_conversion *p, const st_item *item, st_output *out, setun_error *err);
 
 // ---- all items ---------------------------------------------------------------------------------------------------
 

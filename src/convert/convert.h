@@ -26,6 +26,7 @@ typedef struct st_convert_options {
   bool stacked; // experts in one 3-D tensor instead of separate tensors
   bool round_scales;
   bool integers; // in a directory, zpB-G stay integers, as GPTQ's tensors; all with the same bits and groups
+  bool deltas;   // differences between experts, where they are shorter than an expert, beside them
   bool unrotate; // matrices in a rotated basis become floats in the original one
   const st_log *log;
   setun_progress_fn progress; // may be NULL

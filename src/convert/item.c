@@ -13,6 +13,7 @@ void st_item_free(st_item *item) {
   st_free(item->name);
   st_free(item->pieces);
   st_free(item->scales);
+  st_layer_deltas_free(item->deltas);
   *item = (st_item){0};
 }
 
@@ -384,6 +385,7 @@ setun_status st_item_write(st_conversion *p, const st_item *item, st_output *out
   case ST_ITEM_TRITS: return write_trits(p, item, out, err);
   case ST_ITEM_STACK: return st_item_write_stack(p, item, out, err);
   case ST_ITEM_GPTQ: return st_item_write_gptq(p, item, out, err);
+  case ST_ITEM_DELTAS: return st_item_write_deltas(p, item, out, err);
   case ST_ITEM_SCALES: return write_scales(p, item, out, err);
   default: return write_rows(p, item, out, err);
   }

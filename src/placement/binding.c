@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "format/notices.h"
 #include "model/rope.h"
+#include "source/expert_deltas.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -406,6 +407,7 @@ static setun_status check_unexpected(binder *b) {
     size_t n = strlen(name);
     bool expected = b->list->used[i] || (n > 20 && !strcmp(name + n - 20, ".rotary_emb.inv_freq"));
     expected = expected || is_input_scale(b->d, name);
+    expected = expected || (b->h->n_expert && b->d->container == ST_GGUF && st_expert_deltas_is(name, b->h->n_layer));
     if (!expected && is_of_other_part(b, name)) {
       if (!others++) first = i;
       expected = true;

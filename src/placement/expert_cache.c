@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "placement/copy.h"
+#include "placement/delta_reader.h"
 #include "placement/expert_policy.h"
 #include "placement/read_view.h"
 
@@ -44,6 +45,9 @@ typedef struct cache_slot {
   bool prefetched; // its expert was read for a layer that was not reached yet
   uint32_t record; // the one in it
   uint32_t buffer; // the stream's slot that its expert is read into
+  // How its expert is made from another one, whose codes it has; NULL: it is read as a whole.
+  const st_delta_link *link;
+  uint32_t delta; // the buffer that the delta is read into
 } cache_slot;
 
 // The state of an expert that a pass needs.
@@ -68,6 +72,7 @@ struct st_expert_cache {
   uint32_t n_slots;
   bool *busy; // [n_buffers] whether a buffer is being read into; NULL where records are direct
   uint32_t n_buffers;
+  st_delta_reader *deltas; // NULL: there are none
   st_expert_policy *policy;
   st_expert_demand demand;
   st_expert_prefetch *prefetch;
@@ -79,6 +84,7 @@ struct st_expert_cache {
   pthread_mutex_t lock;            // of the members below, for callers that read them during a pass
   int64_t maker;                   // the process that owns the lock
   uint64_t *hits, *misses;         // [n_layer]
+  uint64_t made, made_bytes;       // see st_expert_stats.deltas
   uint64_t prefetched, prefetch_hits;
   double recall[ST_PREFETCH_DISTANCES];
   double packed_s;
@@ -173,6 +179,28 @@ static setun_status open_stream(st_expert_cache *c, setun_error *err) {
   return s;
 }
 
+// Whether each expert is three ranges of codes, so that deltas can be applied to them.
+static bool has_codes(const expert_record *r, const st_expert_cache *c) {
+  if (r->count != ST_DELTA_MATRICES || r->n_ranges != ST_DELTA_MATRICES) return false;
+  for (uint32_t i = 0; i < r->n_ranges; i++) {
+    if (c->matrices[r->first + i].range != i) return false;
+  }
+  return true;
+}
+
+static setun_status open_deltas(st_expert_cache *c, setun_error *err) {
+  const st_expert_plan *p = &c->plan->experts;
+  bool of_use = p->with_deltas;
+  for (uint32_t i = 0; i < c->n_records; i++) of_use = of_use && (!c->records[i].count || has_codes(&c->records[i], c));
+  if (of_use) {
+    return st_delta_reader_new(&p->deltas, c->directory, c->model->h.n_layer, c->n_expert, c->log, &c->deltas, err);
+  }
+  st_log_write(c->log, SETUN_LOG_INFO,
+               "the differences between experts in this file are not used, because its experts "
+               "are not used in the order in which they are stored");
+  return SETUN_OK;
+}
+
 setun_status st_expert_cache_open(st_expert_cache *c, setun_error *err) {
   const st_expert_plan *p = &c->plan->experts;
   c->n_slots = p->capacity;
@@ -194,12 +222,14 @@ setun_status st_expert_cache_open(st_expert_cache *c, setun_error *err) {
   c->slots = st_calloc(c->n_slots, sizeof *c->slots);
   if (!c->slots) return st_fail_memory(err, "the cache of experts");
   setun_status s = st_expert_policy_new(c->n_records, c->n_slots, &c->policy, err);
-  return s == SETUN_OK ? open_stream(c, err) : s;
+  if (s == SETUN_OK) s = open_stream(c, err);
+  return s == SETUN_OK && p->deltas.n ? open_deltas(c, err) : s;
 }
 
 void st_expert_cache_free(st_expert_cache *c) {
   if (!c) return;
   st_stream_free(c->stream);
+  st_delta_reader_free(c->deltas);
   st_expert_policy_free(c->policy);
   st_expert_prefetch_free(c->prefetch);
   st_read_view_close(&c->view);
@@ -242,6 +272,32 @@ static uint32_t find_buffer(const st_expert_cache *c, uint32_t slot) {
   return i < c->n_buffers ? i : NONE;
 }
 
+// Where a slot has the record's codes, or is to have them.
+static st_delta_codes codes_of(const st_expert_cache *c, uint32_t slot, uint32_t record) {
+  const expert_record *r = &c->records[record];
+  st_delta_codes to = {.bytes = {0}};
+  st_stream_locate(c->stream, slot, r->unit, to.codes);
+  for (int i = 0; i < ST_DELTA_MATRICES; i++) to.bytes[i] = (size_t)r->ranges[i].bytes;
+  return to;
+}
+
+static bool is_ready(void *context, uint32_t record) {
+  const st_expert_cache *c = context;
+  uint32_t at = c->records[record].slot;
+  return at != NONE && c->slots[at].state == SLOT_READY;
+}
+
+// Begins to make the slot's expert from another one in the cache, where a delta exists for that. The other one's codes
+// are copied at once, so that it may be evicted meanwhile.
+static void begin_delta(st_expert_cache *c, uint32_t at) {
+  cache_slot *slot = &c->slots[at];
+  const st_delta_link *link = st_delta_reader_find(c->deltas, slot->record, is_ready, c);
+  if (!link || (slot->delta = st_delta_reader_begin(c->deltas, link)) == NONE) return;
+  slot->link = link;
+  st_delta_codes from = codes_of(c, c->records[link->base].slot, link->base), to = codes_of(c, at, slot->record);
+  st_delta_copy(&from, &to, c->pool);
+}
+
 // Begins to read the record. False: there is no room now.
 static bool begin_reading(st_expert_cache *c, uint32_t record, bool prefetch) {
   uint32_t at = find_slot(c), buffer = at == NONE ? NONE : find_buffer(c, at);
@@ -250,10 +306,39 @@ static bool begin_reading(st_expert_cache *c, uint32_t record, bool prefetch) {
   empty(c, slot);
   *slot = (cache_slot){
       .state = SLOT_READING, .pinned = !prefetch, .prefetched = prefetch, .record = record, .buffer = buffer};
+  if (c->deltas) begin_delta(c, at);
   c->records[record].slot = at;
   if (!c->direct) c->busy[buffer] = true;
-  st_stream_fetch(c->stream, buffer, c->records[record].unit);
+  if (!slot->link) st_stream_fetch(c->stream, buffer, c->records[record].unit);
   return true;
+}
+
+static bool has_arrived(st_expert_cache *c, const cache_slot *slot) {
+  return slot->link ? st_delta_reader_arrived(c->deltas, slot->delta) : st_stream_arrived(c->stream, slot->buffer);
+}
+
+// Cancels the read into the slot, which is empty then.
+static void cancel(st_expert_cache *c, cache_slot *slot) {
+  if (slot->link) {
+    st_delta_reader_discard(c->deltas, slot->delta);
+  } else {
+    st_stream_discard(c->stream, slot->buffer);
+  }
+  if (!c->direct) c->busy[slot->buffer] = false;
+  empty(c, slot);
+}
+
+// Makes the slot's expert of the other one's codes, as soon as the delta has arrived.
+static setun_status apply_delta(st_expert_cache *c, uint32_t at, const uint8_t **pointers, setun_error *err) {
+  const cache_slot *slot = &c->slots[at];
+  st_delta_codes to = codes_of(c, at, slot->record);
+  setun_status s = st_delta_reader_apply(c->deltas, slot->delta, slot->link, &to, c->pool, err);
+  for (int i = 0; i < ST_DELTA_MATRICES; i++) pointers[i] = to.codes[i];
+  pthread_mutex_lock(&c->lock);
+  c->made++;
+  c->made_bytes += st_delta_reader_bytes(c->deltas, slot->link);
+  pthread_mutex_unlock(&c->lock);
+  return s;
 }
 
 static setun_status pack(st_expert_cache *c, const expert_record *r, uint8_t *codes, setun_error *err) {
@@ -293,7 +378,9 @@ static setun_status bind(st_expert_cache *c, uint32_t at, const uint8_t *const *
 static setun_status complete(st_expert_cache *c, uint32_t at, setun_error *err) {
   const uint8_t *pointers[RANGES_MOST];
   cache_slot *slot = &c->slots[at];
-  setun_status s = st_stream_wait(c->stream, slot->buffer, pointers, err);
+  setun_status s =
+      slot->link ? apply_delta(c, at, pointers, err) : st_stream_wait(c->stream, slot->buffer, pointers, err);
+  slot->link = NULL;
   if (s == SETUN_OK) s = bind(c, at, pointers, err);
   if (!c->direct) c->busy[slot->buffer] = false;
   slot->state = SLOT_READY;
@@ -338,7 +425,7 @@ static bool is_absent(void *context, uint32_t record) {
 static bool is_reading_wanted(st_expert_cache *c) {
   for (uint32_t i = 0; i < c->demand.n; i++) {
     bool reading = c->wants[i] == WANT_COMING && slot_of(c, i)->state == SLOT_READING;
-    if (c->wants[i] == WANT_MISSING || (reading && !st_stream_arrived(c->stream, slot_of(c, i)->buffer))) return true;
+    if (c->wants[i] == WANT_MISSING || (reading && !has_arrived(c, slot_of(c, i)))) return true;
   }
   return false;
 }
@@ -350,7 +437,7 @@ static void read_ahead(st_expert_cache *c) {
     uint32_t before = c->prefetches[i];
     const cache_slot *slot =
         before == NONE || c->records[before].slot == NONE ? NULL : &c->slots[c->records[before].slot];
-    if (slot && slot->state == SLOT_READING && !st_stream_arrived(c->stream, slot->buffer)) continue;
+    if (slot && slot->state == SLOT_READING && !has_arrived(c, slot)) continue;
     uint32_t record = st_expert_prefetch_next(c->prefetch, is_absent, c);
     if (record == NONE || !begin_reading(c, record, true)) return;
     c->prefetches[i] = record;
@@ -372,12 +459,11 @@ static uint64_t finish_prefetched(st_expert_cache *c, uint32_t layer) {
     slot->prefetched = false;
     hits += slot->pinned;
     if (slot->pinned || slot->state != SLOT_READING) continue;
-    if (st_stream_arrived(c->stream, slot->buffer)) {
+    if (has_arrived(c, slot)) {
       setun_error unreported;
       complete(c, at, &unreported);
     } else {
-      st_stream_discard(c->stream, slot->buffer);
-      empty(c, slot);
+      cancel(c, slot);
     }
   }
   return hits;
@@ -451,7 +537,7 @@ static setun_status complete_arrived(st_expert_cache *c, bool *any, setun_error 
   *any = false;
   for (uint32_t i = 0; i < c->demand.n && s == SETUN_OK && (c->direct || !*any); i++) {
     if (c->wants[i] != WANT_COMING || slot_of(c, i)->state != SLOT_READING) continue;
-    if (!st_stream_arrived(c->stream, slot_of(c, i)->buffer)) continue;
+    if (!has_arrived(c, slot_of(c, i))) continue;
     s = complete(c, c->records[record_of(c, i)].slot, err);
     *any = true;
   }
@@ -505,10 +591,7 @@ void st_expert_cache_end(st_expert_cache *c) {
   for (uint32_t i = 0; i < c->n_slots; i++) {
     cache_slot *slot = &c->slots[i];
     slot->pinned = slot->prefetched = false;
-    if (slot->state != SLOT_READING) continue;
-    st_stream_discard(c->stream, slot->buffer);
-    if (!c->direct) c->busy[slot->buffer] = false;
-    empty(c, slot);
+    if (slot->state == SLOT_READING) cancel(c, slot);
   }
   if (c->last_layer != NONE) st_expert_prefetch_end(c->prefetch, st_clock_seconds());
   c->demand.n = 0;
@@ -517,6 +600,7 @@ void st_expert_cache_end(st_expert_cache *c) {
 
 void st_expert_cache_poll(st_expert_cache *c) {
   st_stream_poll(c->stream);
+  if (c->deltas) st_delta_reader_poll(c->deltas);
   read_ahead(c);
 }
 
@@ -589,11 +673,20 @@ setun_status st_expert_cache_measure(st_expert_cache *c, uint64_t total_bytes, u
 st_expert_stats st_expert_cache_get_stats(const st_expert_cache *c) {
   pthread_mutex_t *lock = (pthread_mutex_t *)&c->lock; // caches are made by st_expert_cache_new, none of them constant
   st_expert_stats stats = {.read = st_stream_get_stats(c->stream)};
+  if (c->deltas) {
+    st_stream_stats deltas = st_delta_reader_stats(c->deltas);
+    stats.read.bytes += deltas.bytes;
+    stats.read.reads += deltas.reads;
+    stats.read.busy_s += deltas.busy_s;
+    stats.read.waited_s += deltas.waited_s;
+  }
   pthread_mutex_lock(lock);
   for (uint32_t i = 0; i < c->model->h.n_layer; i++) {
     stats.hits += c->hits[i];
     stats.misses += c->misses[i];
   }
+  stats.deltas = c->made;
+  stats.delta_bytes = c->made_bytes;
   stats.prefetched = c->prefetched;
   stats.prefetch_hits = c->prefetch_hits;
   memcpy(stats.recall, c->recall, sizeof stats.recall);

@@ -5,6 +5,9 @@
 // An expert's matrices - gate, up and down - are read as one record. Records whose matrices are stored in the device's
 // order are used where they were read; others are read into one of a few further buffers and converted into the slot.
 //
+// Where the file has differences between experts (source/expert_deltas.h), an expert is made from another one that the
+// cache has, with fewer bytes to read; otherwise it is read as a whole.
+//
 // One thread at a time: that of the pass. Any thread may ask for the statistics.
 #ifndef SETUN_PLACEMENT_EXPERT_CACHE_H
 #define SETUN_PLACEMENT_EXPERT_CACHE_H
@@ -53,6 +56,7 @@ setun_status st_expert_cache_measure(st_expert_cache *cache, uint64_t total_byte
 typedef struct st_expert_stats {
   st_stream_stats read;
   uint64_t hits, misses;                // experts that passes needed in layers: in the cache, and not in it
+  uint64_t deltas, delta_bytes;         // experts made from others, and the bytes read for them
   uint64_t prefetched, prefetch_hits;   // read before a layer needed them; those of `hits` that were
   double recall[ST_PREFETCH_DISTANCES]; // see st_expert_prefetch_recall
   double packed_s;                      // time for converting matrices to the device's order

@@ -95,7 +95,8 @@ static uint64_t largest_copying(const st_memory_plan *p, bool resident) {
 // What a cache of experts takes.
 static uint64_t expert_area(const st_expert_plan *e, uint64_t capacity) {
   if (!capacity) return 0;
-  if (e->direct) return st_huge_pages(capacity * e->record);
+  uint64_t deltas = e->with_deltas ? st_huge_pages(ST_DELTA_BUFFERS * e->delta) : 0;
+  if (e->direct) return st_huge_pages(capacity * e->record) + deltas;
   return st_huge_pages(capacity * e->codes) + st_huge_pages(e->n_buffers * e->record);
 }
 
@@ -246,6 +247,32 @@ static void measure_experts(st_memory_plan *p) {
   e->n_buffers = e->used < 2 ? 2 : e->used > BUFFERS_MOST ? BUFFERS_MOST : e->used;
 }
 
+static bool are_codes_in_order(const st_memory_plan *p) {
+  for (size_t k = 0; k < p->n_items; k++) {
+    const st_format *f = p->items[k].tensors[0]->format;
+    bool in_order = f && f->ops->codes && f->ops->codes->order == ST_CODES_GROUPS;
+    if (p->items[k].expert >= 0 && !in_order) return false;
+  }
+  return true;
+}
+
+// Whether the file's differences between experts are of use, and what they take.
+static setun_status measure_deltas(st_memory_plan *p, setun_error *err) {
+  st_expert_plan *e = &p->experts;
+  for (size_t i = 0; i < e->deltas.n; i++) {
+    const st_expert_delta *d = &e->deltas.items[i];
+    if (d->bytes < e->record) continue;
+    return st_fail(
+        err, SETUN_ERROR_FORMAT,
+        "%s: expected deltas shorter than an expert, of at most %llu bytes, found %llu for experts %u and %u",
+        e->deltas.tensors[d->layer]->name, (unsigned long long)e->record, (unsigned long long)d->bytes,
+        (unsigned)d->first, (unsigned)d->second);
+  }
+  e->with_deltas = e->deltas.n && e->direct && !p->mapped && are_codes_in_order(p);
+  e->delta = e->deltas.longest / BLOCK * BLOCK + 2 * BLOCK;
+  return SETUN_OK;
+}
+
 // ---- the choice ---------------------------------------------------------------------------------------------------
 
 // Items that are resident together or not at all.
@@ -386,6 +413,8 @@ static void choose_batch(st_memory_plan *p, uint64_t *needed) {
 setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, setun_error *err) {
   p->stored = stored_of(p);
   measure_experts(p);
+  setun_status deltas = measure_deltas(p, err);
+  if (deltas != SETUN_OK) return deltas;
   uint64_t needed = 0;
   choose_batch(p, &needed);
   if (p->resident_parts) {
@@ -442,5 +471,6 @@ setun_status st_memory_plan_unit(const st_memory_plan *p, const st_directory *d,
 void st_memory_plan_free(st_memory_plan *p) {
   st_free(p->items);
   st_free(p->spans);
+  st_expert_deltas_free(&p->experts.deltas);
   *p = (st_memory_plan){0};
 }

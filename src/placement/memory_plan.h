@@ -11,11 +11,13 @@
 #define SETUN_PLACEMENT_MEMORY_PLAN_H
 
 #include "placement/binding.h"
+#include "source/expert_deltas.h"
 #include "source/stream.h"
 
 enum {
   ST_RING_SLOTS = 2,
   ST_ITEM_TENSORS = 3,
+  ST_DELTA_BUFFERS = 8, // differences between experts that are read at a time
   ST_MEMORY_RESERVE =
       16 << 20 // part of the budget for what the system counts in addition: page tables, the program's files
 };
@@ -63,6 +65,10 @@ typedef struct st_expert_plan {
   uint64_t records;       // bytes of all of them as they are read
   uint32_t n_buffers;     // that are read into, where they are not direct
   uint32_t capacity;      // of the cache; 0: there is none
+  // Differences between experts, of which one is read in place of an expert; not used where experts are not direct.
+  st_expert_deltas deltas;
+  bool with_deltas;       // they are used
+  uint64_t delta;         // bytes of the longest as it is read
   const uint32_t *forced; // for tests: the capacity, whatever the budget; NULL: by the budget
 } st_expert_plan;
 

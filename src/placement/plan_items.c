@@ -271,6 +271,18 @@ static setun_status plan_context(const planner *q) {
   return SETUN_OK;
 }
 
+static setun_status read_deltas(st_loader *l) {
+  const st_hparams *h = &l->m->h;
+  st_expert_deltas *deltas = &l->plan->experts.deltas;
+  setun_status s = st_expert_deltas_read(l->d, h->n_layer, h->n_expert, deltas, l->err);
+  for (uint32_t i = 0; s == SETUN_OK && deltas->tensors && i < h->n_layer; i++) {
+    if (!deltas->tensors[i] || h->sparse[i]) continue;
+    s = st_fail(l->err, SETUN_ERROR_FORMAT, "%s: expected a layer with experts, found one without",
+                deltas->tensors[i]->name);
+  }
+  return s;
+}
+
 setun_status st_plan_memory(st_loader *l) {
   st_memory_plan *p = l->plan;
   planner q = {.l = l};
@@ -298,6 +310,8 @@ setun_status st_plan_memory(st_loader *l) {
   p->resident_parts = l->o->resident_parts;
   p->experts.used = l->m->h.n_expert_used;
   p->experts.forced = l->o->cached_experts;
+  s = read_deltas(l);
+  if (s != SETUN_OK) return s;
   p->token_bytes = cost.bytes;
   p->token_macs = cost.macs;
   p->budget = l->o->memory;

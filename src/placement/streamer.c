@@ -313,6 +313,8 @@ st_streamer_stats st_streamer_get_stats(const st_streamer *s) {
     stats.expert_hits = experts.hits;
     stats.expert_misses = experts.misses;
     stats.expert_rule = experts.rule;
+    stats.deltas = experts.deltas;
+    stats.delta_bytes = experts.delta_bytes;
     stats.prefetched = experts.prefetched;
     stats.prefetch_hits = experts.prefetch_hits;
     memcpy(stats.recall, experts.recall, sizeof stats.recall);

@@ -451,6 +451,11 @@ setun_status st_stream_wait(st_stream *s, size_t slot, const uint8_t **ranges, s
   return wait_for_slot(s, &s->slots[slot], ranges, err);
 }
 
+void st_stream_locate(const st_stream *s, size_t slot, size_t unit, uint8_t **ranges) {
+  size_t first = s->plan.first_range[unit], n = s->plan.first_range[unit + 1] - first;
+  for (size_t i = 0; i < n; i++) ranges[i] = s->slots[slot].base + s->plan.places[first + i];
+}
+
 void st_stream_discard(st_stream *s, size_t slot) {
   if (!is_pending(s, &s->slots[slot])) return;
   s->engine->drop(s, &s->slots[slot]);

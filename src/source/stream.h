@@ -95,6 +95,9 @@ bool st_stream_arrived(st_stream *s, size_t slot);
 // Waits until the slot's unit is whole. `ranges` as from st_stream_acquire, valid until the slot's next
 // st_stream_fetch. On failure, as of st_stream_acquire, the slot holds nothing.
 setun_status st_stream_wait(st_stream *s, size_t slot, const uint8_t **ranges, setun_error *err);
+// Where the unit's ranges lie in a slot into which they were read, or for a caller that writes them itself, to a slot
+// that nothing is read into.
+void st_stream_locate(const st_stream *s, size_t slot, size_t unit, uint8_t **ranges);
 // Cancels the reads into the slot: waits for those that have begun, and drops the others.
 void st_stream_discard(st_stream *s, size_t slot);
 

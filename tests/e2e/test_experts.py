@@ -2,12 +2,15 @@
 """A mixture of experts under a budget that is too small for it: the same ids, the plan, and the trace of its
 experts, replayed."""
 import json
+import math
 import os
 import re
+import struct
 import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree
+from random import Random
 
 import gguf
 from support import ROOT, Case, main, setun
@@ -15,6 +18,23 @@ from support import ROOT, Case, main, setun
 MIB = 1 << 20
 ARGS = ("-p", "the quick brown fox jumps over the lazy dog and the cat", "-n", 24, "--temp", 0, "--ignore-eos")
 SMALL = ("--ctx", 128, "-b", 32)
+
+
+def codes_of(stored):
+    return [byte >> shift & 3 for byte in stored for shift in (0, 2, 4, 6)]
+
+
+def decode(string, differences, shift):
+    """The positions of a delta's string, and what is added to the first expert's codes there."""
+    bits = int.from_bytes(string, "little")
+    at = -1
+    for _ in range(differences):
+        zeros = (bits & -bits).bit_length() - 1
+        bits >>= zeros + 1
+        by, low = 1 + (bits & 1), bits >> 1 & (1 << shift) - 1
+        bits >>= 1 + shift
+        at += 1 + (zeros << shift) + low
+        yield at, by
 
 
 class ExpertsTest(Case):
@@ -154,6 +174,58 @@ class ExpertsTest(Case):
                    mentions=["blk.1.ffn_up.5.weight", "blk.1.ffn_up.0.weight", 512 * 512 // 32 * 34, 512 * 512 * 2, "equal in size"])
         self.rewrite(other, stack, lambda dims, kind, content: [(stack, [*dims[:2], 15], kind, content[:len(content) // 16 * 15])])
         self.fails(1, *args, "--memory", "1G", mentions=[stack, "16, 512", "15, 512"])
+
+    def test_deltas(self):
+        """Deltas of experts that differ in 1% of their trits, decoded here: they give the other expert's codes, both ways, and
+        take at most 1.25 times their entropy."""
+        plain, other = (os.path.join(self.folder, name) for name in ("plain.gguf", "deltas.gguf"))
+        model = os.path.join(self.folder, "tiny.gguf")
+        self.good("bench", "--synthetic", "tiny-moe", "--format", "t16", "-p", 8, "-n", 2, "-r", 1, "--buffer", "16M", "--save", model)
+        said = setun("convert", model, "-o", plain, "--to", "t16", "--deltas")
+        self.assertIn("deltas save nothing here", said.stderr.decode())
+        tensors, data = gguf.read(plain)[1:]
+        self.assertNotIn("blk.0.expert_deltas", tensors)
+        data, random, n = bytearray(data), Random(1), 256 * 256
+        for layer in range(2):
+            for matrix in ("gate", "up", "down"):
+                begins = [tensors[f"blk.{layer}.ffn_{matrix}.{e}.weight"][2] for e in range(8)]
+                first = data[begins[0]:begins[0] + n // 4]
+                for at in begins[1:]:
+                    codes = codes_of(first)
+                    for i in random.sample(range(n), n // 100):
+                        codes[i] = (codes[i] + random.choice((1, 2))) % 3
+                    data[at:at + n // 4] = bytes(a | b << 2 | c << 4 | d << 6 for a, b, c, d in zip(*[iter(codes)] * 4))
+        with open(plain, "wb") as file:
+            file.write(data)
+        said = setun("convert", plain, "-o", other, "--to", "t16", "--deltas")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertRegex(said.stderr.decode(), r"layer 1: 28 pairs of experts differ in 1\.00 to 1\.99 % of their trits, .*: 28 deltas of")
+        tensors, data = gguf.read(other)[1:]
+        for layer in (1,):
+            experts = [[codes_of(data[at:at + n // 4]) for at in (tensors[f"blk.{layer}.ffn_{m}.{e}.weight"][2] for m in ("gate", "up", "down"))]
+                       for e in range(8)]
+            dims, kind, at = tensors[f"blk.{layer}.expert_deltas"]
+            self.assertEqual((kind, len(dims), struct.unpack_from("<II", data, at)), (24, 1, (1, 28)))
+            end = at + 8 + 28 * 16
+            for i in range(28):
+                a, b, length = struct.unpack_from("<IIQ", data, at + 8 + 16 * i)
+                changed = sum(x != y for k in range(3) for x, y in zip(experts[a][k], experts[b][k]))
+                p = changed / (3 * n)
+                self.assertLessEqual(length, 1.25 * 3 * n / 8 * (p - p * math.log2(p) - (1 - p) * math.log2(1 - p)))
+                string = end + 36
+                for k in range(3):
+                    size, differences, shift = struct.unpack_from("<III", data, end + 12 * k)
+                    found = list(decode(data[string:string + size], differences, shift))
+                    made = experts[a][k][:]
+                    for position, by in found:
+                        made[position] = (made[position] + by) % 3
+                    self.assertEqual(made, experts[b][k], (layer, a, b))
+                    string += size
+                end += length
+                self.assertEqual(string, end)
+            self.assertEqual(end, at + dims[0])
+        self.assertEqual(self.good("run", other, *ARGS, *SMALL, "--ids"), self.good("run", plain, *ARGS, *SMALL, "--ids"))
+        self.fails(1, "convert", plain, "-o", other, "--to", "tq2_0", "--deltas", mentions=["t16"])
 
     def test_trace_without_experts(self):
         trace = os.path.join(self.folder, "none")

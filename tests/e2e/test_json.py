@@ -139,7 +139,7 @@ PLAN = ["held", "resident", "vectors", "rounding", "ring", "packed", "cache", "c
         "rearranged_bytes_per_pass", "bytes_per_token", "macs_per_token", "context", "batch", "disk_read_gbs",
         "read_bandwidth_gbs", "int8_peak_gmacs", "decode_tokens_per_s_at_most", "prefill_tokens_per_s_at_most",
         "expert_cache", "expert_bytes_per_token", "experts", "experts_cached", "expert_hit_rate_uniform",
-        "expert_hit_rate_zipf", "decode_tokens_per_s_at_most_zipf"]
+        "expert_hit_rate_zipf", "decode_tokens_per_s_at_most_zipf", "expert_deltas", "expert_delta_bytes"]
 BENCH = ["prefill_tokens_per_s", "prefill_peak_share", "decode_tokens_per_s", "decode_program_s_per_token",
          "decode_system_s_per_token", "decode_bandwidth_share", "bytes_per_token", "cache_bytes_per_token", "macs_per_token",
          "prefill_tokens", "decode_tokens", "depth", "read_bandwidth_gbs", "int8_peak_gmacs", "float_peak_gmacs",
