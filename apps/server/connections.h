@@ -1,5 +1,6 @@
-// All open connections, watched by a thread: libmicrohttpd does not watch suspended connections, so it does not notice
-// that a client disconnected, and its own time limit restarts with every received byte.
+// All connections, and the thread that accepts and serves them. Each has a daemon of libmicrohttpd of its own (10 us
+// and 6 KB): libmicrohttpd 0.9.75 reports by daemon what it refuses, not by connection, and does not watch suspended
+// connections, so this thread polls for all of them, and sees which clients disconnect.
 #ifndef SETUN_SERVER_CONNECTIONS_H
 #define SETUN_SERVER_CONNECTIONS_H
 
@@ -8,29 +9,31 @@
 typedef struct connections connections;
 typedef struct connection connection;
 
-connections *connections_new(void); // NULL: out of memory, or no thread
-// Call after connections_close, when libmicrohttpd has closed all.
+// Creates the daemon of a connection. NULL: out of memory or descriptors.
+typedef struct MHD_Daemon *daemon_fn(void *user, connection *one);
+
+// Serves the clients of a listening socket, which it takes ownership of. NULL: out of memory, or no thread.
+connections *connections_new(int listener, daemon_fn *open, void *user);
+void connections_quiesce(connections *c); // stops accepting
+// The number of connections whose replies are being computed or sent. `c` may be NULL.
+size_t connections_replying(const connections *c);
+// Closes all connections, and ends the thread; `c` may be NULL.
 void connections_free(connections *c);
 
-// The rest of these are for the HTTP thread. A connection that cannot be added is shut down: NULL.
-connection *connections_add(connections *c, int fd, struct MHD_Connection *handle);
-void connections_remove(connections *c, connection *one);
-// A request's first line arrived; its headers; its body, of so many bytes or more, is complete; its reply was sent or
-// cannot be. `x` is watched between the second and the last.
-void connection_named(connections *c, connection *one);
-void connection_began(connections *c, connection *one, exchange *x);
-void connection_received(connections *c, connection *one, uint64_t body);
-void connection_replied(connections *c, connection *one);
+// Call after resuming a connection of libmicrohttpd, from any thread, while it is certain not to be closed.
+void connection_wake(connection *one);
 
-// The parts of a request.
-enum { PART_LINE = 1, PART_HEAD = 2, PART_BODY = 4 }; // the body with its trailers
-// Call when libmicrohttpd is about to refuse one of these parts. Sends `reply` on that connection and allows no further
-// one. Does nothing if it may be one of several: libmicrohttpd's own reply is sent then.
-void connections_refuse(connections *c, unsigned parts, const char *reply, size_t n);
+// ---- for libmicrohttpd's callbacks, on that thread ----
 
-// Shuts down all connections, and any added later.
-void connections_close(connections *c);
-// The number of connections whose replies are being computed or sent.
-size_t connections_replying(connections *c);
+void connection_opened(connection *one, struct MHD_Connection *handle);
+void connection_closed(connection *one); // before its socket is closed
+// A request's first line arrived; its headers; its body is complete; its reply was sent, or cannot be. `x` is watched
+// between the second and the last.
+void connection_named(connection *one);
+void connection_began(connection *one, exchange *x);
+void connection_received(connection *one);
+void connection_replied(connection *one);
+// Call when libmicrohttpd is about to refuse the request with a reply of its own: sends this one, and none after it.
+void connection_refuse(connection *one, const char *reply, size_t n);
 
 #endif

@@ -2,6 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "exchange.h"
 
+#include "connections.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -14,12 +16,13 @@ double now_seconds(void) {
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-exchange *exchange_new(struct MHD_Connection *connection) {
+exchange *exchange_new(struct MHD_Connection *handle, struct connection *owner) {
   exchange *x = calloc(1, sizeof *x);
   if (!x) return NULL;
   atomic_init(&x->references, 1);
   pthread_mutex_init(&x->lock, NULL);
-  x->connection = connection;
+  x->connection = handle;
+  x->owner = owner;
   return x;
 }
 
@@ -42,6 +45,7 @@ static void wake(exchange *x) {
   if (!x->suspended) return;
   x->suspended = false;
   MHD_resume_connection(x->connection);
+  connection_wake(x->owner);
 }
 
 void exchange_header(exchange *x, const char *name, const char *value) {

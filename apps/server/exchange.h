@@ -12,6 +12,7 @@
 // Most unsent bytes of a stream: more than a context's tokens produce in ordinary use. A slower reader is disconnected.
 enum { STREAM_UNREAD_MOST = 8 << 20, EXCHANGE_HEADERS = 4, ROUTE_REST = 256 };
 
+struct connection;
 struct route;
 
 typedef struct reply_header {
@@ -42,6 +43,7 @@ typedef struct exchange {
 
   pthread_mutex_t lock;              // protects everything below
   struct MHD_Connection *connection; // NULL: over
+  struct connection *owner;          // of that connection
   exchange_phase phase;
   bool suspended;
   unsigned status;
@@ -56,7 +58,7 @@ typedef struct exchange {
   double wrote;               // time of the last write, for pings
 } exchange;
 
-exchange *exchange_new(struct MHD_Connection *connection); // NULL: out of memory
+exchange *exchange_new(struct MHD_Connection *handle, struct connection *owner); // NULL: out of memory
 void exchange_keep(exchange *x);
 void exchange_release(exchange *x);
 

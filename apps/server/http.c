@@ -1,4 +1,4 @@
-// The daemon and its callbacks.
+// The listening socket, the daemons of connections, and their callbacks.
 #define _POSIX_C_SOURCE 200809L
 #include "http.h"
 
@@ -15,37 +15,34 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
-enum { CONNECTIONS_MOST = 4096, IDLE_SECONDS = 120, HEADER_BYTES = 32 << 10 };
+enum { HEADER_BYTES = 32 << 10, BACKLOG = 1024 };
 
 static connection *connection_of(struct MHD_Connection *c) {
-  const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-  return info ? info->socket_context : NULL;
+  return MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
 // A MHD_NotifyConnectionCallback.
 static void on_connection(void *cls, struct MHD_Connection *c, void **socket_context,
                           enum MHD_ConnectionNotificationCode code) {
-  server *s = cls;
-  if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-    *socket_context = info ? connections_add(s->connections, info->connect_fd, c) : NULL;
-    if (!s->has_http_thread) s->http_thread = pthread_self();
-    s->has_http_thread = true;
-  } else {
-    connections_remove(s->connections, *socket_context);
-    *socket_context = NULL;
-  }
+  connection *one = cls;
+  *socket_context = one;
+  if (code == MHD_CONNECTION_NOTIFY_STARTED)
+    connection_opened(one, c);
+  else
+    connection_closed(one);
 }
 
 // A MHD_RequestCompletedCallback.
 static void on_completed(void *cls, struct MHD_Connection *c, void **state, enum MHD_RequestTerminationCode code) {
-  server *s = cls;
   exchange *x = *state;
+  (void)c;
   (void)code;
   if (!x) return;
-  connection_replied(s->connections, connection_of(c));
+  connection_replied(cls);
   exchange_over(x);
   *state = NULL;
 }
@@ -155,7 +152,7 @@ void http_handle(server *s, exchange *x) {
 // The request is complete.
 static void dispatch(server *s, exchange *x, struct MHD_Connection *c) {
   problem p = {0};
-  connection_received(s->connections, connection_of(c), x->body.length);
+  connection_received(connection_of(c));
   if (x->too_large) {
     fail(&p, MHD_HTTP_CONTENT_TOO_LARGE, "invalid_request_error", NULL, "the body has more than %llu bytes",
          (unsigned long long)s->options.body_limit);
@@ -174,9 +171,9 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
   server *s = cls;
   exchange *x = *state;
   if (!x) {
-    *state = x = exchange_new(c);
+    *state = x = exchange_new(c, connection_of(c));
     if (!x) return MHD_NO;
-    connection_began(s->connections, connection_of(c), x);
+    connection_began(connection_of(c), x);
     check(s, x, c, path, method, version);
     return x->phase == EXCHANGE_READY ? exchange_send(x) : MHD_YES;
   }
@@ -188,7 +185,69 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
   return exchange_send(x);
 }
 
-// ---- the daemon ----
+// ---- what libmicrohttpd refuses ----
+
+// Its status, what its page mentions, the status to send instead, and what to say.
+static const struct own_refusal {
+  unsigned status;
+  const char *mentions;
+  unsigned sent;
+  const char *why;
+} own_refusals[] = {
+    {400, "Content-Length", 400, "Content-Length: expected a number of bytes below 2^63"},
+    {413, "Content-Length", 400, "Content-Length: expected a number of bytes below 2^63"},
+    {400, "chunked", 400, "the chunked body is malformed"},
+    {413, "chunk", 413, "the size of a chunk is too large"},
+    {400, "", 400, "the first line or a header of the request is malformed"},
+    {414, "", 414, "the first line of the request is too long"},
+    {431, "", 431, "the headers of the request are too long"},
+    {505, "", 505, "expected HTTP/1.1"},
+    {0, "", 500, "the request cannot be processed"}, // any other
+};
+
+static void refuse_instead(connection *one, unsigned status, const char *page) {
+  char body[256], reply[512];
+  const struct own_refusal *r = own_refusals;
+  while (r->status && (r->status != status || !strstr(page, r->mentions))) r++;
+  int length = snprintf(
+      body, sizeof body,
+      "{\"error\":{\"message\":\"%s\",\"type\":\"invalid_request_error\",\"param\":null,\"code\":null}}", r->why);
+  length =
+      snprintf(reply, sizeof reply,
+               "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+               r->sent, MHD_get_reason_phrase_for(r->sent), length, body);
+  connection_refuse(one, reply, (size_t)length);
+}
+
+// libmicrohttpd 0.9.75 refuses malformed requests with pages of HTML, some with their head sent twice. It logs before
+// it does so: the reply is sent here, and its own fails.
+static void on_log(void *cls, const char *format, va_list args) {
+  static const char refusal_of[] = "Error processing request (HTTP response code is %u ('%s'))";
+  if (strncmp(format, refusal_of, sizeof refusal_of - 1)) return;
+  unsigned status = va_arg(args, unsigned);
+  refuse_instead(cls, status, va_arg(args, const char *));
+}
+
+// ---- listening ----
+
+// The libmicrohttpd's URI log callback: a request's first line arrived.
+static void *on_line(void *cls, const char *uri, struct MHD_Connection *c) {
+  (void)uri;
+  (void)c;
+  connection_named(cls);
+  return NULL;
+}
+
+// A daemon_fn.
+static struct MHD_Daemon *open_daemon(void *user, connection *one) {
+  server *s = user;
+  unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+  return MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_log, one,
+                          MHD_OPTION_URI_LOG_CALLBACK, on_line, one, MHD_OPTION_NOTIFY_COMPLETED, on_completed, one,
+                          MHD_OPTION_NOTIFY_CONNECTION, on_connection, one, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes,
+                          NULL, MHD_OPTION_STRICT_FOR_CLIENT, 0, MHD_OPTION_CONNECTION_LIMIT, 1u,
+                          MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES, MHD_OPTION_END);
+}
 
 static setun_status fail_start(setun_error *error, setun_status code, const server_options *o, const char *why) {
   if (error) {
@@ -198,80 +257,39 @@ static setun_status fail_start(setun_error *error, setun_status code, const serv
   return code;
 }
 
-static void write_address(server *s, const struct sockaddr *a) {
-  const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT);
+static void write_address(server *s, int fd) {
+  struct sockaddr_storage a = {0};
+  socklen_t length = sizeof a;
   char host[INET6_ADDRSTRLEN] = "";
-  bool six = a->sa_family == AF_INET6;
-  const void *bytes = six ? (const void *)&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr
-                          : (const void *)&((const struct sockaddr_in *)(const void *)a)->sin_addr;
-  inet_ntop(a->sa_family, bytes, host, sizeof host);
-  snprintf(s->address, sizeof s->address, six ? "http://[%s]:%u" : "http://%s:%u", host,
-           info ? (unsigned)info->port : (unsigned)s->options.port);
+  getsockname(fd, (struct sockaddr *)(void *)&a, &length);
+  const struct sockaddr_in *four = (const void *)&a;
+  const struct sockaddr_in6 *six = (const void *)&a;
+  bool is_six = a.ss_family == AF_INET6;
+  inet_ntop(a.ss_family, is_six ? (const void *)&six->sin6_addr : &four->sin_addr, host, sizeof host);
+  snprintf(s->address, sizeof s->address, is_six ? "http://[%s]:%u" : "http://%s:%u", host,
+           (unsigned)ntohs(is_six ? six->sin6_port : four->sin_port));
 }
 
-// The libmicrohttpd's URI log callback: a request's first line arrived.
-static void *on_line(void *cls, const char *uri, struct MHD_Connection *c) {
-  server *s = cls;
-  (void)uri;
-  connection_named(s->connections, connection_of(c));
-  return NULL;
+// -1: errno says why.
+static int listen_on(const struct addrinfo *a) {
+  const int yes = 1;
+  int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
+  if (!bind(fd, a->ai_addr, a->ai_addrlen) && !listen(fd, BACKLOG)) return fd;
+  int why = errno;
+  close(fd);
+  errno = why;
+  return -1;
 }
 
-// What libmicrohttpd refuses by itself: its status, what its page mentions, the part of the request, and what to say.
-static const struct own_refusal {
-  unsigned status;
-  const char *mentions;
-  unsigned parts;
-  const char *why;
-} own_refusals[] = {
-    {400, "Content-Length", PART_HEAD, "Content-Length: expected a number of bytes below 2^63"},
-    {413, "Content-Length", PART_HEAD, "Content-Length: expected a number of bytes below 2^63"},
-    {400, "chunked", PART_BODY, "the chunked body is malformed"},
-    {413, "chunk", PART_BODY, "the size of a chunk is too large"},
-    {400, "", PART_LINE | PART_HEAD | PART_BODY, "the first line or a header of the request is malformed"},
-    {414, "", PART_LINE, "the first line of the request is too long"},
-    {431, "", PART_HEAD | PART_BODY, "the headers of the request are too long"},
-    {505, "", PART_LINE, "expected HTTP/1.1"},
-};
-
-static void refuse_instead(server *s, unsigned status, const char *page) {
-  char body[256], reply[512];
-  size_t i = 0, n = sizeof own_refusals / sizeof *own_refusals;
-  while (i < n && (own_refusals[i].status != status || !strstr(page, own_refusals[i].mentions))) i++;
-  if (i == n) return;
-  if (status == 413 && own_refusals[i].parts == PART_HEAD) status = 400; // as for other numbers that are none
-  int length =
-      snprintf(body, sizeof body,
-               "{\"error\":{\"message\":\"%s\",\"type\":\"invalid_request_error\",\"param\":null,\"code\":null}}",
-               own_refusals[i].why);
-  length =
-      snprintf(reply, sizeof reply,
-               "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
-               status, MHD_get_reason_phrase_for(status), length, body);
-  connections_refuse(s->connections, own_refusals[i].parts, reply, (size_t)length);
-}
-
-// libmicrohttpd 0.9.75 refuses malformed requests with pages of HTML, some with their head sent twice. It logs before
-// it does so: the reply is sent here, and its own fails. Other threads' messages are of other matters.
-static void on_log(void *cls, const char *format, va_list args) {
-  static const char refusal_of[] = "Error processing request (HTTP response code is %u ('%s'))";
-  server *s = cls;
-  if (!s->has_http_thread || !pthread_equal(s->http_thread, pthread_self())) return;
-  if (strncmp(format, refusal_of, sizeof refusal_of - 1)) return;
-  unsigned status = va_arg(args, unsigned);
-  refuse_instead(s, status, va_arg(args, const char *));
-}
-
-static struct MHD_Daemon *start_daemon(server *s, const struct addrinfo *a) {
-  unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
-  if (a->ai_family == AF_INET6) flags |= MHD_USE_IPv6;
-  return MHD_start_daemon(flags, s->options.port, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_log, s,
-                          MHD_OPTION_URI_LOG_CALLBACK, on_line, s, MHD_OPTION_SOCK_ADDR, a->ai_addr,
-                          MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
-                          MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_STRICT_FOR_CLIENT, 0,
-                          MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MOST, MHD_OPTION_CONNECTION_TIMEOUT,
-                          (unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
-                          MHD_OPTION_LISTEN_BACKLOG_SIZE, 1024u, MHD_OPTION_END);
+// A connection takes two descriptors: as many are permitted as may be.
+static void raise_descriptors(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit)) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 setun_status http_start(server *s, setun_error *error) {
@@ -281,21 +299,11 @@ setun_status http_start(server *s, setun_error *error) {
   snprintf(port, sizeof port, "%u", (unsigned)o->port);
   int status = getaddrinfo(o->host, port, &hints, &found);
   if (status) return fail_start(error, SETUN_ERROR_ARGUMENT, o, gai_strerror(status));
-  errno = 0;
-  s->daemon = start_daemon(s, found);
-  if (s->daemon) write_address(s, found->ai_addr);
+  int fd = listen_on(found), why = errno;
   freeaddrinfo(found);
-  return s->daemon ? SETUN_OK : fail_start(error, SETUN_ERROR_IO, o, errno ? strerror(errno) : "cannot listen on it");
-}
-
-void http_quiesce(server *s) {
-  int fd = MHD_quiesce_daemon(s->daemon);
-  if (fd >= 0) shutdown(fd, SHUT_RDWR);
-}
-
-void http_stop(server *s) {
-  if (!s->daemon) return;
-  connections_close(s->connections);
-  MHD_stop_daemon(s->daemon);
-  s->daemon = NULL;
+  if (fd < 0) return fail_start(error, SETUN_ERROR_IO, o, strerror(why));
+  write_address(s, fd);
+  raise_descriptors();
+  s->connections = connections_new(fd, open_daemon, s);
+  return s->connections ? SETUN_OK : fail_start(error, SETUN_ERROR_MEMORY, o, "out of memory for connections");
 }

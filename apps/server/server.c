@@ -26,12 +26,10 @@ setun_status server_start(const server_options *options, server **made, setun_er
   s->started = time(NULL);
   snprintf(s->fingerprint, sizeof s->fingerprint, "b%d-setun", setun_version_number());
   atomic_init(&s->phase, SERVER_LOADING);
-  s->connections = connections_new();
   s->workers = workers_new(s);
   s->models = models_new(s);
   s->compiler = compiler_new(s);
-  setun_status status =
-      s->connections && s->workers && s->models && s->compiler ? http_start(s, error) : fail_memory_of(error);
+  setun_status status = s->workers && s->models && s->compiler ? http_start(s, error) : fail_memory_of(error);
   if (status == SETUN_OK)
     *made = s;
   else
@@ -120,7 +118,7 @@ setun_status server_serve(server *s, const server_loaded *only, setun_error *err
 
 void server_drain(server *s) {
   atomic_store(&s->phase, SERVER_DRAINING);
-  http_quiesce(s);
+  connections_quiesce(s->connections);
   models_drain(s->models);
 }
 
@@ -133,10 +131,9 @@ void server_free(server *s) {
   atomic_store(&s->phase, SERVER_DRAINING);
   models_stop(s->models); // before the HTTP thread, so that ended jobs get an answer if possible
   compiler_stop(s->compiler);
-  http_stop(s);
+  connections_free(s->connections);
   workers_free(s->workers);
   models_free(s->models);
   compiler_free(s->compiler);
-  connections_free(s->connections);
   free(s);
 }

@@ -1,7 +1,7 @@
 // The HTTP server's interface for the command `setun serve`. Everything else in this folder is private.
 //
 // A server listens from server_start on, and answers requests for a model with 503 until server_serve. It has four
-// kinds of threads: libmicrohttpd's, which receives requests and sends replies (http.c); workers, which turn a body
+// kinds of threads: one receives requests and sends replies (connections.c, http.c); workers, which turn a body
 // into tokens (workers.c); one compiles constraints (compiler.c); and the engine alone computes (engine.c).
 #ifndef SETUN_SERVER_SERVER_H
 #define SETUN_SERVER_SERVER_H

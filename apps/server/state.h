@@ -12,7 +12,7 @@ typedef struct workers workers;
 
 typedef enum server_phase { SERVER_LOADING, SERVER_READY, SERVER_DRAINING } server_phase;
 
-// What handlers see. One server listens, and it alone uses the daemon. Each loaded model has another server with the
+// What handlers see. One server listens. Each loaded model has another server with the
 // same options.
 struct server {
   server_options options;
@@ -21,9 +21,6 @@ struct server {
   char address[320];
   char fingerprint[32]; // clients compare it to tell whether replies come from the same program
   int64_t started;      // seconds since 1970
-  struct MHD_Daemon *daemon;
-  pthread_t http_thread; // once a client connected
-  atomic_bool has_http_thread;
   connections *connections;
   workers *workers;
   compiler *compiler;

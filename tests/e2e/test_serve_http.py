@@ -100,17 +100,63 @@ class HttpTest(ServerCase):
                              (431, request(line, host, "X: " + "x" * 40000)),
                              (414, request("GET /" + "x" * 40000 + " HTTP/1.1", host)),
                              (505, request("GET /health HTTP/0.9", host)), (505, request("GET /health HTTP/3.0", host))):
-            got = self.server.raw(data)
-            head, _, body = got.partition(b"\r\n\r\n")
-            self.assertTrue(head.startswith(b"HTTP/1.1 %d " % status), (status, data[:80], got))
-            self.assertEqual(got.count(b"HTTP/1.1 "), 1, got)
-            self.assertIn(b"Connection: close", head)
-            self.assertEqual(len(body), int(re.search(rb"Content-Length: (\d+)", head)[1]), got)
-            self.assertEqual(json.loads(body)["error"]["type"], "invalid_request_error")
+            self.is_one_error(self.server.raw(data), status)
         self.assertEqual(self.server.get("/health", connection=used).status, 200)
         unused.sendall(request("GET /health HTTP/1.1", host))
         self.assertIn(b"HTTP/1.1 200", unused.recv(65536))
         unused.close()
+
+    def reply_to_the_end(self, s):
+        """All bytes until the server closes the connection in order: a reset is a failure."""
+        got = b""
+        while part := s.recv(65536):
+            got += part
+        return got
+
+    def is_one_error(self, got, status):
+        head, _, body = got.partition(b"\r\n\r\n")
+        self.assertTrue(head.startswith(b"HTTP/1.1 %d " % status), (status, got))
+        self.assertEqual(got.count(b"HTTP/1.1 "), 1, got)
+        self.assertIn(b"Connection: close", head)
+        self.assertEqual(len(body), int(re.search(rb"Content-Length: (\d+)", head)[1]), got)
+        self.assertEqual(json.loads(body)["error"]["type"], "invalid_request_error")
+
+    def test_many_malformed_requests_at_once(self):
+        """Each client gets the error of its own request, and clients between them their answers."""
+        line, host, chunks = "POST /v1/models HTTP/1.1", "Host: localhost", "Transfer-Encoding: chunked"
+        get = "GET /health HTTP/1.1"
+        kinds = [(400, request(get, host, "no colon")), (505, request("GET /health HTTP/7.0", host)),
+                 (431, request(get, host, "X: " + "x" * 40000)), (414, request("GET /" + "x" * 40000 + " HTTP/1.1", host)),
+                 (400, request(line, host, "Content-Length: 1x")), (400, request("POST /v1/completions HTTP/1.1", host, chunks, body=b"1\r\nab\r\n")),
+                 (413, request("POST /v1/completions HTTP/1.1", host, chunks, body=b"f" * 18 + b"\r\n")), (200, request(get, host))]
+        used = [self.server.connection() for _ in range(25)]  # half of the connections had a request before
+        for c in used:
+            self.assertEqual(self.server.get("/health", connection=c).status, 200)
+        sockets = [c.sock for c in used] + [self.server.socket() for _ in range(25)]
+        sent = [(s, *kinds[i % len(kinds)]) for i, s in enumerate(sockets)]
+        for s, _, data in sent:
+            s.sendall(data[:-5])
+        for s, _, data in sent:  # the last bytes of all requests arrive together
+            s.sendall(data[-5:])
+        for s, status, _ in sent:
+            if status == 200:  # and one that is malformed follows
+                s.sendall(request(get, host, "without a colon"))
+            got = self.reply_to_the_end(s)
+            if status == 200:
+                self.assertTrue(got.startswith(b"HTTP/1.1 200 "), got)
+                status, got = 400, got[got.index(b"HTTP/1.1 400 "):]
+            self.is_one_error(got, status)
+            s.close()
+
+    def test_refusals_are_not_lost_in_a_reset(self):
+        """Clients that first send all of a request that is refused before its end."""
+        long, line, host = "x" * 300000, "POST /v1/completions HTTP/1.1", "Host: localhost"
+        for status, data in ((431, request(line, host, "X: " + long)), (414, b"GET /" + long.encode()),
+                             (400, b"\x16\x03\x01 \r\n" + long.encode()),
+                             (413, request(line, host, "Content-Length: 300000", body=long.encode()))):
+            with self.server.socket() as s:
+                s.sendall(data)
+                self.is_one_error(self.reply_to_the_end(s), status)
 
     def test_sizes(self):  # CVE-2024-12537, CVE-2025-48956, CVE-2025-52887
         line, host = "POST /v1/models HTTP/1.1", "Host: localhost"
