@@ -29,7 +29,8 @@ class LoadTest(LoadCase):
         self.assertEqual(self.server.get("/health").status, 200)
         for s in open_ones:
             self.assertTrue(s.recv(4096).startswith(b"HTTP/1.1 200"))
-        self.assertLess(self.server.memory() - before, 128 << 20)
+        if not os.environ.get("SETUN_SANITIZE"):  # whose own memory counts too
+            self.assertLess(self.server.memory() - before, 128 << 20)
         for s in open_ones:
             s.close()
 
