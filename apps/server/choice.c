@@ -310,9 +310,9 @@ static bool take_forced(choice *c, problem *p) {
 }
 
 // Constraints grow as texts are matched, and all share one limit.
-static bool check_constraints(const choice *c, problem *p) {
+static bool grant_growth(const choice *c, uint64_t *bytes, problem *p) {
   const server *s = c->job->server;
-  if (!c->job->constraint || c->end || compiler_has_room(s->compiler)) return true;
+  if (!c->job->constraint || compiler_grant(s->compiler, c->job->compiled, bytes)) return true;
   fail(p, MHD_HTTP_SERVICE_UNAVAILABLE, "unavailable_error", NULL,
        "the constraints of the running answers need more memory than --constraint-memory allows: %llu bytes",
        (unsigned long long)s->options.constraint_memory);
@@ -322,13 +322,17 @@ static bool check_constraints(const choice *c, problem *p) {
 
 bool choice_draw(choice *c, const float *logits, problem *p) {
   setun_token id = 0;
+  uint64_t growth = 0;
   if (!c->n_ids) c->prompted = now_seconds();
   c->n_next = 0;
   if (c->job->g.max_tokens == 0) {
     c->end = END_LENGTH;
     return true;
   }
-  return draw(c, logits, &id, p) && take_token(c, id, p) && take_forced(c, p) && check_constraints(c, p);
+  if (!grant_growth(c, &growth, p)) return false;
+  bool fine = draw(c, logits, &id, p) && take_token(c, id, p) && take_forced(c, p);
+  if (c->job->constraint) compiler_take_back(c->job->server->compiler, growth);
+  return fine;
 }
 
 void choice_finish(choice *c) {

@@ -32,7 +32,9 @@ struct compiler {
   job *waiting, **last;
   compiled *kept;
   size_t n_waiting, n_kept;
-  unsigned n_fast; // first tries since the last slow one
+  unsigned n_fast;  // first tries since the last slow one
+  uint64_t granted; // bytes by which constraints may grow in the steps that are being computed
+  pthread_cond_t granted_less;
   uint64_t n_compiled, n_found;
   bool stop;
 };
@@ -122,14 +124,38 @@ void compiler_release(compiler *c, compiled *one) {
   pthread_mutex_unlock(&c->lock);
 }
 
-bool compiler_has_room(compiler *c) {
-  const uint64_t limit = c->front->options.constraint_memory;
+// The most that one constraint may take, while it is compiled and afterwards: such that one can be compiled while
+// another one grows to this size.
+static uint64_t share_of(const compiler *c) {
+  return c->front->options.constraint_memory / 3;
+}
+
+bool compiler_grant(compiler *c, const compiled *one, uint64_t *bytes) {
   compiled *dropped = NULL;
+  const uint64_t share = share_of(c);
   pthread_mutex_lock(&c->lock);
-  bool room = make_room(c, atomic_load(&c->busy) ? limit - limit / 2 : limit, SIZE_MAX, &dropped);
+  bool room = false, others = true;
+  while (!room && others) {
+    uint64_t now = bytes_of(one), taken = atomic_load(&c->busy) ? share : 0;
+    *bytes = now < share ? share - now : 0;
+    taken += c->granted + *bytes;
+    const uint64_t limit = c->front->options.constraint_memory;
+    room = taken <= limit && make_room(c, limit - taken, SIZE_MAX, &dropped);
+    others = c->granted > 0;
+    if (!room && others) pthread_cond_wait(&c->granted_less, &c->lock); // another model's step, which ends soon
+  }
+  if (room) c->granted += *bytes;
   pthread_mutex_unlock(&c->lock);
   free_all(dropped);
   return room;
+}
+
+void compiler_take_back(compiler *c, uint64_t bytes) {
+  pthread_mutex_lock(&c->lock);
+  c->granted -= bytes;
+  pthread_cond_broadcast(&c->granted_less);
+  pthread_cond_signal(&c->changed);
+  pthread_mutex_unlock(&c->lock);
 }
 
 void compiler_forget(compiler *c, const server *s) {
@@ -191,15 +217,18 @@ static job **next_turn(compiler *c) {
   return fast && (!slow || c->n_fast < FAST_MOST) ? fast : slow;
 }
 
-// The next job, if there is memory to compile its constraint: half of the limit. With the lock held.
+// The next job, if there is memory to compile its constraint, which is reserved. With the lock held.
 static job *first_job(compiler *c, compiled **dropped) {
-  const uint64_t limit = c->front->options.constraint_memory;
+  const uint64_t limit = c->front->options.constraint_memory, taken = c->granted + share_of(c);
   job **at = next_turn(c), *j = at ? *at : NULL;
   if (!j) {
     make_room(c, limit, KEPT_MOST, dropped);
     return NULL;
   }
-  if (!atomic_load(&j->x->gone) && !take_kept(c, j) && !make_room(c, limit / 2, KEPT_MOST - 1, dropped)) return NULL;
+  if (!atomic_load(&j->x->gone) && !take_kept(c, j)) {
+    if (taken > limit || !make_room(c, limit - taken, KEPT_MOST - 1, dropped)) return NULL;
+    atomic_store(&c->busy, true);
+  }
   *at = j->next;
   if (!j->next) c->last = at;
   c->n_waiting--;
@@ -254,13 +283,10 @@ static void wait_again(compiler *c, job *j) {
 }
 
 static void compile(compiler *c, job *j) {
-  const constraint_limits limits = {c->front->options.constraint_memory / 2,
-                                    j->slow ? COMPILE_MILLISECONDS : FIRST_TRY_MILLISECONDS};
+  const constraint_limits limits = {share_of(c), j->slow ? COMPILE_MILLISECONDS : FIRST_TRY_MILLISECONDS};
   setun_constraint *constraint = NULL;
   problem p = {0};
-  atomic_store(&c->busy, true);
   setun_status s = constraint_compile(j, &limits, &constraint, &p);
-  atomic_store(&c->busy, false);
   if (s == SETUN_ERROR_LIMIT && !j->slow) {
     wait_again(c, j);
     return;
@@ -270,6 +296,7 @@ static void compile(compiler *c, job *j) {
     setun_constraint_free(constraint);
     fine = fail_memory(&p);
   }
+  atomic_store(&c->busy, false);
   if (fine) {
     job_submit(j);
     return;
@@ -289,6 +316,7 @@ static void *work(void *cls) {
       job_submit(j);
     else
       compile(c, j);
+    atomic_store(&c->busy, false);
   }
   return NULL;
 }
@@ -302,6 +330,7 @@ compiler *compiler_new(const server *front) {
   c->last = &c->waiting;
   pthread_mutex_init(&c->lock, NULL);
   pthread_cond_init(&c->changed, NULL);
+  pthread_cond_init(&c->granted_less, NULL);
   c->started = !pthread_create(&c->thread, NULL, work, c);
   if (c->started) return c;
   compiler_free(c);
@@ -327,6 +356,7 @@ void compiler_free(compiler *c) {
   if (!c) return;
   free_all(c->kept);
   pthread_cond_destroy(&c->changed);
+  pthread_cond_destroy(&c->granted_less);
   pthread_mutex_destroy(&c->lock);
   free(c);
 }

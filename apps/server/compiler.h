@@ -11,8 +11,10 @@ compiler *compiler_new(const server *front); // NULL: out of memory, or no threa
 void compiler_submit(compiler *c, job *j);
 // Releases a job's constraint.
 void compiler_release(compiler *c, compiled *one);
-// False: the constraints that jobs use have grown beyond the limit. Others are freed first.
-bool compiler_has_room(compiler *c);
+// Call before a step in which a job's constraint may grow: reserves the bytes that it may grow by; those that no job
+// uses are freed first. False: they would exceed the limit together with those that jobs use.
+bool compiler_grant(compiler *c, const compiled *one, uint64_t *bytes);
+void compiler_take_back(compiler *c, uint64_t bytes); // after the step
 // Frees the constraints of a model, which none of its jobs use any more.
 void compiler_forget(compiler *c, const server *s);
 // Answers waiting jobs with 503, and ends the thread.

@@ -65,7 +65,7 @@ static const option rows[] = {
      "compute every prompt from its beginning, so that the time it takes reveals nothing about other clients' prompts"},
     {0, "body-limit", OPTION_SIZE, AT(body_limit), "SIZE", 1024, 0x1p31, "the largest request (default 16M)"},
     {0, "constraint-memory", OPTION_SIZE, AT(constraint_memory), "SIZE", 1 << 20, 0x1p40,
-     "memory for compiled constraints, which are kept for further requests; one of them may take half of it (default "
+     "memory for compiled constraints, which are kept for further requests; each may take a third of it (default "
      "64M, or a sixteenth of --memory if that is less)"},
     {0, "no-slots", OPTION_FLAG, AT(no_slots), NULL, 0, 0, "turn off /slots, which shows what is being answered"},
     {0, "no-metrics", OPTION_FLAG, AT(no_metrics), NULL, 0, 0, "turn off /metrics"},

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`setun serve`: tools, in the three APIs that have them."""
 import json
+import re
 import os
 import tempfile
 import threading
@@ -358,8 +359,8 @@ class SharedMemoryTest(ToolCase):
             "prompt": "Once upon a time", "n_predict": 200, "temperature": 0, "grammar": grammar.replace("Q", q)}))) for q in "BCDE"]
         for t in threads:
             t.start()
-        for t in threads:
-            t.join()
+        while any(t.is_alive() for t in threads):
+            self.assertLessEqual(int(re.search(rb"^setun:constraints_bytes (\d+)", self.server.get("/metrics").body, re.M)[1]), 1 << 20)
         for r in replies:  # which of the two limits is reached first depends on how many run at a time
             self.assertIn(r.status, (400, 503), r.body)
             self.assertIn("--constraint-memory allows: 1048576 bytes" if r.status == 503 else "memory", r.error["message"])
