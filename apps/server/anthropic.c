@@ -14,10 +14,14 @@ static const field message_fields[] = {
     {"thinking", FIELD_OTHER, 0, 0, 0, "type enabled or disabled: the template's enable_thinking",
      "{\"type\":\"object\"}"},
     {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
+    {"output_config", FIELD_OTHER, 0, 0, 0, "the format of the answer",
+     "{\"type\":\"object\",\"properties\":{\"format\":" SCHEMA("OutputFormat") "}}"},
+    {"output_format", FIELD_OTHER, 0, 0, 0, "the same under its older name", SCHEMA("OutputFormat")},
     {"tools", FIELD_OTHER, 0, 0, 0, "tools that the answer may use",
      "{\"type\":\"array\",\"maxItems\":1024,\"items\":{\"type\":\"object\",\"required\":[\"name\"],\"properties\":{"
      "\"type\":{\"enum\":[\"custom\",null]},\"name\":" SCHEMA(
-         "ToolName") ",\"description\":{\"type\":[\"string\",\"null\"]},\"input_schema\":{\"type\":[\"object\","
+         "ToolName") ",\"description\":{\"type\":[\"string\",\"null\"]},\"strict\":{\"type\":[\"boolean\",\"null\"]},"
+                     "\"input_schema\":{\"type\":[\"object\","
                      "\"null\"]}}}}"},
     {"tool_choice", FIELD_OTHER, 0, 0, 0, "whether it may, must, or must not use one; or which one it must use",
      "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"disable_parallel_tool_use\":{\"type\":["
@@ -294,9 +298,7 @@ static bool add_tools(st_json *root, const st_json *body, problem *p) {
     if (type && !is_type(tool, "custom"))
       return invalid(p, "tools", "tools[%zu].type: only custom tools are supported, found %.40s", i,
                      st_json_is_string(type) ? st_json_string(type) : kind_of(type));
-    push(root, &list,
-         tool_value(root, st_json_get(tool, "name"), st_json_get(tool, "description"),
-                    st_json_get(tool, "input_schema")));
+    push(root, &list, tool_value(root, st_json_get(tool, "name"), st_json_get(tool, "input_schema"), tool));
   }
   if (tools) put(root, root, "tools", list);
   return true;
@@ -322,12 +324,30 @@ static bool add_tool_choice(st_json *root, const st_json *body, problem *p) {
   return true;
 }
 
+// output_config.format, and output_format as it was called before: their schema is one of chat's response_format.
+static bool add_format(st_json *root, const st_json *body, problem *p) {
+  const st_json *config = st_json_get(body, "output_config"), *older = st_json_get(body, "output_format");
+  const st_json *format = st_json_get(config, "format");
+  const char *key = format ? "output_config" : "output_format";
+  if (config && !st_json_is_object(config))
+    return invalid(p, "output_config", "output_config: expected an object, found %s", kind_of(config));
+  if (format && older) return invalid(p, key, "output_config.format and output_format exclude each other");
+  if (!format) format = older;
+  if (!format) return true;
+  if (!is_type(format, "json_schema") || !st_json_get(format, "schema"))
+    return invalid(p, key, "%s: expected type json_schema with a schema", key);
+  put(root, root, "response_format", st_json_copy_of(root, format));
+  return true;
+}
+
 static bool convert(st_json *root, const st_json *body, problem *p) {
   const st_json *kwargs = st_json_get(body, "chat_template_kwargs"), *thinking = st_json_get(body, "thinking");
   st_json messages = st_json_make_array(), variables = st_json_make_object();
   if (thinking && !st_json_is_object(thinking))
     return invalid(p, "thinking", "thinking: expected an object, found %s", kind_of(thinking));
-  if (!add_all(root, &messages, body, p) || !add_tools(root, body, p) || !add_tool_choice(root, body, p)) return false;
+  if (!add_all(root, &messages, body, p) || !add_tools(root, body, p) || !add_tool_choice(root, body, p) ||
+      !add_format(root, body, p))
+    return false;
   if (st_json_is_object(kwargs)) variables = st_json_copy_of(root, kwargs);
   if (thinking && !st_json_find(&variables, "enable_thinking"))
     st_json_set(root, &variables, "enable_thinking", st_json_make_bool(!is_type(thinking, "disabled")));

@@ -48,6 +48,40 @@ static bool read_tool(const st_json *tools, size_t i, problem *p) {
   return true;
 }
 
+static const st_json *allowed_of(const st_json *wanted) {
+  return is_text(st_json_get(wanted, "type"), "allowed_tools") ? st_json_get(wanted, "allowed_tools") : NULL;
+}
+
+bool tool_is_allowed(const st_json *wanted, const st_json *tool) {
+  const st_json *allowed = allowed_of(wanted), *list = st_json_get(allowed, "tools");
+  const char *name = st_json_string(st_json_get(st_json_get(tool, "function"), "name"));
+  if (!allowed) return true;
+  for (size_t i = 0; name && i < st_json_size(list); i++) {
+    if (is_text(name_of(list, i), name)) return true;
+  }
+  return false;
+}
+
+// tool_choice {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}: the others are kept from the model.
+static bool read_allowed(job *j, const st_json *tools, const st_json *allowed, problem *p) {
+  const char *key = "tool_choice";
+  const st_json *mode = st_json_get(allowed, "mode"), *list = st_json_get(allowed, "tools");
+  bool required = is_text(mode, "required");
+  if (!required && !is_text(mode, "auto"))
+    return invalid(p, key, "%s.mode: expected auto or required, found %s", key,
+                   st_json_is_string(mode) ? st_json_string(mode) : kind_of(mode));
+  if (!st_json_size(list)) return invalid(p, key, "%s.tools: expected functions, found none", key);
+  for (size_t i = 0; i < st_json_size(list); i++) {
+    const char *name = st_json_string(name_of(list, i));
+    bool known = false;
+    for (size_t k = 0; name && k < st_json_size(tools); k++) known |= is_text(name_of(tools, k), name);
+    if (!known)
+      return invalid(p, key, "%s.tools[%zu]: expected one of the tools, found %.64s", key, i, name ? name : "nothing");
+  }
+  j->tool_choice = required ? TOOLS_REQUIRED : TOOLS_AUTO;
+  return true;
+}
+
 static bool read_choice(job *j, const st_json *tools, const st_json *wanted, problem *p) {
   const char *key = "tool_choice";
   const st_json *name = st_json_get(st_json_get(wanted, "function"), "name");
@@ -57,9 +91,10 @@ static bool read_choice(job *j, const st_json *tools, const st_json *wanted, pro
     j->tool_choice = TOOLS_NONE;
     return true;
   }
+  if (allowed_of(wanted)) return read_allowed(j, tools, allowed_of(wanted), p);
   bool required = is_text(wanted, "required");
   if (!required && (!is_text(st_json_get(wanted, "type"), "function") || !st_json_is_string(name)))
-    return invalid(p, key, "%s: expected none, auto, required or a function, found %s", key,
+    return invalid(p, key, "%s: expected none, auto, required, a function or allowed_tools, found %s", key,
                    st_json_is_string(wanted) ? st_json_string(wanted) : kind_of(wanted));
   if (!st_json_size(tools)) return invalid(p, key, "%s: expected tools with it, found none", key);
   j->tool_choice = TOOLS_REQUIRED;
@@ -87,12 +122,14 @@ bool read_tools(job *j, const st_json *body, problem *p) {
   return read_choice(j, tools, st_json_get(body, "tool_choice"), p);
 }
 
-st_json tool_value(st_json *root, const st_json *name, const st_json *description, const st_json *parameters) {
+st_json tool_value(st_json *root, const st_json *name, const st_json *parameters, const st_json *members) {
+  const st_json *description = st_json_get(members, "description"), *strict = st_json_get(members, "strict");
   st_json tool = st_json_make_object(), function = st_json_make_object();
   if (!root) return tool;
   if (name) put(root, &function, "name", st_json_copy_of(root, name));
   if (description) put(root, &function, "description", st_json_copy_of(root, description));
   if (parameters) put(root, &function, "parameters", st_json_copy_of(root, parameters));
+  if (strict) put(root, &function, "strict", st_json_copy_of(root, strict));
   put_text(root, &tool, "type", "function");
   put(root, &tool, "function", function);
   return tool;

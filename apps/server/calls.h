@@ -8,8 +8,11 @@
 
 // Reads "tools", "tool_choice" and "parallel_tool_calls" from a body in the form of OpenAI's chat.
 bool read_tools(job *j, const st_json *body, problem *p);
-// A tool in that form, made from the members of another API's form; NULL: absent.
-st_json tool_value(st_json *root, const st_json *name, const st_json *description, const st_json *parameters);
+// Whether a tool is one of those that a tool_choice of type allowed_tools lists; true with other choices.
+bool tool_is_allowed(const st_json *wanted, const st_json *tool);
+// A tool in that form, made from another API's form: its name, parameters, and the object with the description and with
+// strict. NULL: absent.
+st_json tool_value(st_json *root, const st_json *name, const st_json *parameters, const st_json *members);
 
 // ---- answers ----
 

@@ -1,5 +1,6 @@
 // Messages to prompts.
 #include "messages.h"
+#include "calls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,7 +135,12 @@ static bool add_variables(st_json *root, const st_json *body, problem *p) {
   }
   const st_json *tools = st_json_get(body, "tools"), *wanted = st_json_get(body, "tool_choice");
   bool none = st_json_is_string(wanted) && !strcmp(st_json_string(wanted), "none");
-  if (st_json_size(tools) && !none) st_json_set(root, root, "tools", st_json_copy_of(root, tools));
+  st_json list = st_json_make_array();
+  for (size_t i = 0; i < st_json_size(tools); i++) {
+    if (tool_is_allowed(wanted, st_json_at(tools, i)))
+      st_json_push(root, &list, st_json_copy_of(root, st_json_at(tools, i)));
+  }
+  if (st_json_size(tools) && !none) st_json_set(root, root, "tools", list);
   const st_json *effort = st_json_get(body, "reasoning_effort");
   if (effort && !st_json_is_string(effort))
     return invalid(p, "reasoning_effort", "reasoning_effort: expected a string, found %s", kind_of(effort));

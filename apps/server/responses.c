@@ -27,7 +27,11 @@ static const field response_fields[] = {
                      "\"strict\":{\"type\":[\"boolean\",\"null\"]}}}}"},
     {"tool_choice", FIELD_OTHER, 0, 0, 0, "whether it may, must, or must not; or which one it must call",
      "{\"anyOf\":[{\"enum\":[\"none\",\"auto\",\"required\"]},{\"type\":\"object\",\"required\":[\"type\",\"name\"],"
-     "\"properties\":{\"type\":{\"const\":\"function\"},\"name\":" SCHEMA("ToolName") "}}]}"},
+     "\"properties\":{\"type\":{\"const\":\"function\"},\"name\":" SCHEMA(
+         "ToolName") "}},{\"type\":\"object\",\"required\":[\"type\",\"mode\",\"tools\"],\"properties\":{\"type\":{"
+                     "\"const\":\"allowed_tools\"},\"mode\":{\"enum\":[\"auto\",\"required\"]},\"tools\":{\"type\":"
+                     "\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"type\",\"name\"],"
+                     "\"properties\":{\"type\":{\"const\":\"function\"},\"name\":" SCHEMA("ToolName") "}}}}}]}"},
     {"parallel_tool_calls", FIELD_OTHER, 0, 0, 0, "several calls in one answer (default true)",
      "{\"type\":\"boolean\"}"},
     {"chat_template_kwargs", FIELD_OTHER, 0, 0, 0, "variables for the template", "{\"type\":\"object\"}"},
@@ -411,6 +415,22 @@ static bool add_item(st_json *root, st_json *messages, const st_json *item, prob
   return true;
 }
 
+// tool_choice of type allowed_tools in the form of OpenAI's chat; tools that are not functions are left out.
+static st_json allowed_value(st_json *root, const st_json *wanted) {
+  const st_json *tools = st_json_get(wanted, "tools"), *mode = st_json_get(wanted, "mode");
+  st_json value = st_json_make_object(), allowed = st_json_make_object(), list = st_json_make_array();
+  for (size_t i = 0; i < st_json_size(tools); i++) {
+    const char *type = st_json_string(st_json_get(st_json_at(tools, i), "type"));
+    if (type && !strcmp(type, "function"))
+      push(root, &list, tool_value(root, st_json_get(st_json_at(tools, i), "name"), NULL, NULL));
+  }
+  put_text(root, &value, "type", "allowed_tools");
+  if (mode) put(root, &allowed, "mode", st_json_copy_of(root, mode));
+  put(root, &allowed, "tools", list);
+  put(root, &value, "allowed_tools", allowed);
+  return value;
+}
+
 // Functions in the form of OpenAI's chat; other tools are left out.
 static bool add_tools(st_json *root, const st_json *body, problem *p) {
   const st_json *tools = st_json_get(body, "tools"), *wanted = st_json_get(body, "tool_choice");
@@ -424,13 +444,14 @@ static bool add_tools(st_json *root, const st_json *body, problem *p) {
     if (!st_json_is_object(tool)) return invalid(p, "tools", "tools: expected objects, found %s", kind_of(tool));
     if (!type) return invalid(p, "tools", "tools[%zu].type: expected a string", i);
     if (!strcmp(type, "function"))
-      push(root, &list,
-           tool_value(root, st_json_get(tool, "name"), st_json_get(tool, "description"),
-                      st_json_get(tool, "parameters")));
+      push(root, &list, tool_value(root, st_json_get(tool, "name"), st_json_get(tool, "parameters"), tool));
   }
   if (tools) put(root, root, "tools", list);
   if (parallel) put(root, root, "parallel_tool_calls", st_json_copy_of(root, parallel));
-  if (st_json_is_object(wanted) && st_json_is_string(st_json_get(wanted, "name")))
+  const char *kind = st_json_string(st_json_get(wanted, "type"));
+  if (kind && !strcmp(kind, "allowed_tools"))
+    put(root, root, "tool_choice", allowed_value(root, wanted));
+  else if (st_json_is_object(wanted) && st_json_is_string(st_json_get(wanted, "name")))
     put(root, root, "tool_choice", tool_value(root, st_json_get(wanted, "name"), NULL, NULL));
   else if (wanted)
     put(root, root, "tool_choice", st_json_copy_of(root, wanted));

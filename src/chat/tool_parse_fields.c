@@ -56,9 +56,29 @@ static st_tool_result emit_part(st_tool_reader *r, st_text name, unsigned types)
   return s == ST_TOOL_DONE ? st_tool_wait(r) : s;
 }
 
+// Looks for the end of a JSON list or object, whose strings may have the mark in them. DONE: it ends with the mark at
+// *end. WRONG: this is not such a value, so that it ends at the first mark.
+static st_tool_result find_json_end(const st_tool_reader *r, unsigned types, size_t *end) {
+  st_tool_reader probe = *r;
+  size_t begin;
+  bool more = false;
+  st_tool_space(&probe);
+  if (probe.at == probe.length) return st_tool_wait(r);
+  if (!(types & (probe.text[probe.at] == '{' ? ST_TYPE_OBJECT : probe.text[probe.at] == '[' ? ST_TYPE_ARRAY : 0)))
+    return ST_TOOL_WRONG;
+  st_tool_result s = st_tool_json(&probe, &begin);
+  if (s != ST_TOOL_DONE) return s;
+  st_tool_space(&probe);
+  *end = probe.at;
+  if (st_tool_mark(&probe, r->format->value_close, &more)) return ST_TOOL_DONE;
+  return more || (probe.at == probe.length && !r->final) ? ST_TOOL_MORE : ST_TOOL_WRONG;
+}
+
 static st_tool_result read_value(st_tool_reader *r, st_text name, unsigned types) {
-  size_t end = st_tool_find(r, r->format->value_close);
-  if (end == SIZE_MAX) return emit_part(r, name, types);
+  size_t end = SIZE_MAX;
+  st_tool_result s = find_json_end(r, types, &end);
+  if (s == ST_TOOL_WRONG) end = st_tool_find(r, r->format->value_close);
+  if (s == ST_TOOL_MORE || end == SIZE_MAX) return emit_part(r, name, types);
   st_text text = value_of(r, r->at, end);
   r->at = end + strlen(r->format->value_close);
   return st_tool_append_value(&r->arguments, text, types) ? ST_TOOL_DONE : ST_TOOL_MEMORY;
@@ -89,7 +109,7 @@ static st_tool_result read_argument(st_tool_reader *r, st_text name, size_t coun
   if (s == ST_TOOL_DONE) s = pass(r, f->value_open);
   if (s != ST_TOOL_DONE) return s;
   bool ok = (!count || st_buffer_text(&r->arguments, ", ")) && st_buffer_text(&r->arguments, "\"") &&
-               st_tool_append_escaped(&r->arguments, key) && st_buffer_text(&r->arguments, "\": ");
+            st_tool_append_escaped(&r->arguments, key) && st_buffer_text(&r->arguments, "\": ");
   return ok ? read_value(r, name, types) : ST_TOOL_MEMORY;
 }
 

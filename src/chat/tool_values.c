@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+enum { DEPTH_MOST = 8 }; // of schemas within schemas
+
 static bool is_text(const st_json *value, st_text text) {
   return st_json_length(value) == text.length && st_json_is_string(value) &&
          !memcmp(st_json_string(value), text.data, text.length);
@@ -67,7 +69,6 @@ static unsigned any_of(const st_json *root, const st_json *list, int depth) {
 }
 
 static unsigned schema_types(const st_json *root, const st_json *schema, int depth) {
-  enum { DEPTH_MOST = 8 };
   const st_json *type = st_json_get(schema, "type"), *values = st_json_get(schema, "enum");
   const st_json *constant = st_json_find(schema, "const"), *ref = st_json_get(schema, "$ref");
   unsigned types = ST_TYPE_ANY, listed = 0;
@@ -87,10 +88,27 @@ static unsigned schema_types(const st_json *root, const st_json *schema, int dep
   return types;
 }
 
+// The types of one member of an object.
+static unsigned member_types(const st_json *root, const st_json *schema, st_text key, int depth) {
+  static const char *const either[] = {"anyOf", "oneOf"};
+  const st_json *all = st_json_get(schema, "allOf"), *ref = st_json_get(schema, "$ref");
+  if (!st_json_is_object(schema) || depth > DEPTH_MOST) return ST_TYPE_ANY;
+  const st_json *properties = st_json_get(schema, "properties");
+  unsigned types = schema_types(root, st_json_find_n(properties, key.data, key.length), depth);
+  if (st_json_is_string(ref)) types &= member_types(root, referred(root, st_json_string(ref)), key, depth + 1);
+  for (size_t i = 0; i < st_json_size(all); i++) types &= member_types(root, st_json_at(all, i), key, depth + 1);
+  for (size_t k = 0; k < sizeof either / sizeof *either; k++) {
+    const st_json *list = st_json_get(schema, either[k]);
+    unsigned any = 0;
+    for (size_t i = 0; i < st_json_size(list); i++) any |= member_types(root, st_json_at(list, i), key, depth + 1);
+    if (any) types &= any;
+  }
+  return types;
+}
+
 unsigned st_tool_types(const st_json *tools, st_text tool, st_text argument) {
   const st_json *parameters = st_json_get(st_tool_function(tools, tool), "parameters");
-  const st_json *properties = st_json_get(parameters, "properties");
-  return schema_types(parameters, st_json_find_n(properties, argument.data, argument.length), 0);
+  return member_types(parameters, parameters, argument, 0);
 }
 
 bool st_tool_append_escaped(st_buffer *out, st_text text) {
@@ -125,8 +143,8 @@ static st_text json_word(st_text text) {
 }
 
 static st_text trimmed(st_text text) {
-  while (text.length && strchr(" \t\r\n", text.data[text.length - 1])) text.length--;
-  while (text.length && strchr(" \t\r\n", *text.data)) text.data++, text.length--;
+  while (text.length && memchr(" \t\r\n", text.data[text.length - 1], 4)) text.length--;
+  while (text.length && memchr(" \t\r\n", *text.data, 4)) text.data++, text.length--;
   return text;
 }
 

@@ -210,15 +210,17 @@ static void name_keys(st_engine *e, st_object_entry *entry) {
   }
   for (size_t i = 0; i < o->n_properties; i++) {
     keys[i] = o->properties[i].key;
-    st_term key = st_term_quoted(e->t, st_term_string(e->t, keys[i], ST_JSON_TIGHT));
-    entry->named[i] = st_term_seq(e->t, key, st_object_colon(e, (uint32_t)i));
+    st_term key = o->bare ? st_term_string(e->t, keys[i], ST_PLAIN)
+                          : st_term_quoted(e->t, st_term_string(e->t, keys[i], ST_JSON_TIGHT));
+    entry->named[i] = st_term_seq(e->t, key, st_object_colon(e, o->bare, (uint32_t)i));
   }
   st_term named = o->n_classes ? st_term_strings(e->t, keys, o->n_properties, ST_JSON) : ST_TERM_EMPTY;
   for (size_t i = 0; i < o->n_classes; i++) {
     st_term keys_left = o->classes[i].keys;
     if (named) keys_left = st_term_and2(e->t, keys_left, st_term_not(e->t, named));
-    entry->keys[i] = st_term_quoted(e->t, keys_left);
-    entry->others[i] = st_term_seq(e->t, entry->keys[i], st_object_colon(e, (uint32_t)(o->n_properties + i)));
+    entry->keys[i] = o->bare ? st_term_and2(e->t, st_term_decoded(e->t, keys_left), st_term_bare_key(e->t))
+                             : st_term_quoted(e->t, keys_left);
+    entry->others[i] = st_term_seq(e->t, entry->keys[i], st_object_colon(e, o->bare, (uint32_t)(o->n_properties + i)));
   }
   st_free(keys);
 }

@@ -206,7 +206,7 @@ size_t st_engine_bytes(const st_engine *e);
 void st_engine_close(st_engine *e); // frees its memory and its grammar
 
 // Objects and arrays (json_frames.c)
-st_term st_object_colon(st_engine *e, uint32_t mark); // what follows a key
+st_term st_object_colon(st_engine *e, bool bare, uint32_t mark); // what follows a key
 void st_object_begin(st_engine *e, uint32_t object, uint32_t stack, st_configs *out);
 void st_object_member(st_engine *e, st_frame frame, uint32_t mark);
 void st_object_value(st_engine *e, st_frame frame, st_configs *out);

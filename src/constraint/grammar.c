@@ -105,6 +105,17 @@ st_term st_term_json_space(st_terms *t, uint32_t most) {
   return st_term_repeat(t, st_term_bytes(t, &set), 0, most);
 }
 
+st_term st_term_bare_key(st_terms *t) {
+  static const st_range ends[] = {{'!', '+'}, {'-', '9'}, {';', ';'}, {'=', 'Z'},      {'\\', '\\'},
+                                  {'^', 'z'}, {'|', '|'}, {'~', '~'}, {0x80, 0x10FFFF}};
+  static const st_range all[] = {{' ', '+'}, {'-', '9'}, {';', ';'}, {'=', 'Z'},      {'\\', '\\'},
+                                 {'^', 'z'}, {'|', '|'}, {'~', '~'}, {0x80, 0x10FFFF}};
+  enum { RANGES = sizeof all / sizeof *all };
+  st_term end = st_term_ranges(t, ends, RANGES, ST_PLAIN);
+  st_term more = st_term_repeat(t, st_term_ranges(t, all, RANGES, ST_PLAIN), 0, ST_UNBOUNDED);
+  return st_term_alt2(t, end, st_term_seq(t, end, st_term_seq(t, more, end)));
+}
+
 // ---- nodes ----
 
 st_node st_node_term(st_grammar *g, st_term term) {

@@ -85,7 +85,10 @@ typedef struct st_object {
   size_t n_counters;
   uint32_t min, max; // members; max: ST_UNBOUNDED
   bool ordered;
+  bool bare; // keys without quotes, as plain text, see st_term_bare_key; no white space
 } st_object;
+// Keys that can be read without quotes: texts without control characters and {}[]:,< and without blanks at the ends.
+st_term st_term_bare_key(st_terms *t);
 st_node st_node_object(st_grammar *g, const st_object *object);
 
 // A JSON array: items of `prefix` by position, then of `rest`. With `unique`, no two items are equal as JSON values: a
@@ -102,6 +105,7 @@ typedef struct st_array {
   size_t n_counters;
   uint32_t min, max; // items; max: ST_UNBOUNDED
   bool unique;
+  bool bare; // no white space
 } st_array;
 st_node st_node_array(st_grammar *g, const st_array *array);
 

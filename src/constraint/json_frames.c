@@ -40,8 +40,12 @@ static void words_close(st_words *w) {
 static st_term text(st_engine *e, const char *bytes) {
   return st_term_text(e->t, bytes, strlen(bytes));
 }
-static st_term spaced(st_engine *e, st_term a) {
-  return st_term_seq(e->t, e->g->space, a);
+static st_term spaced(st_engine *e, bool bare, st_term a) {
+  return bare ? a : st_term_seq(e->t, e->g->space, a);
+}
+// A comma or a colon, and what is written behind it.
+static st_term punctuation(st_engine *e, bool bare, const char *sign) {
+  return bare ? text(e, sign) : st_term_seq(e->t, text(e, sign), e->g->gap);
 }
 
 // ---- counters ----
@@ -174,22 +178,22 @@ static st_term object_keys(st_engine *e, const st_object_entry *entry, uint32_t 
     st_term key = i < o->n_properties ? entry->named[i] : entry->others[other];
     if (i >= o->n_properties && words[OTHERS]) {
       st_term keys = st_term_and2(t, entry->keys[other], st_term_not(t, words[OTHERS]));
-      key = st_term_seq(t, keys, st_object_colon(e, (uint32_t)i));
+      key = st_term_seq(t, keys, st_object_colon(e, o->bare, (uint32_t)i));
     }
     st_terms_push(t, key);
   }
   return st_terms_join(t, ST_KIND_ALT, base);
 }
 
-st_term st_object_colon(st_engine *e, uint32_t mark) {
-  return st_term_seq(e->t, spaced(e, st_term_seq(e->t, text(e, ":"), e->g->gap)), st_term_mark(e->t, mark));
+st_term st_object_colon(st_engine *e, bool bare, uint32_t mark) {
+  return st_term_seq(e->t, spaced(e, bare, punctuation(e, bare, ":")), st_term_mark(e->t, mark));
 }
 
 // A term for what may follow an opening brace or a value: `lead` (nothing, or a comma) and a key, or the end.
 static st_term members_term(st_engine *e, const st_object_entry *entry, uint32_t *words, st_term before, st_term lead) {
   st_term keys = st_term_seq(e->t, lead, object_keys(e, entry, words)), close = ST_TERM_EMPTY;
   if (object_may_end(&entry->shape, words)) close = st_term_seq(e->t, text(e, "}"), st_term_mark(e->t, MARK_CLOSE));
-  st_term term = st_term_seq(e->t, before, spaced(e, st_term_alt2(e->t, keys, close)));
+  st_term term = st_term_seq(e->t, before, spaced(e, entry->shape.bare, st_term_alt2(e->t, keys, close)));
   return st_term_is_empty(e->t, term) ? ST_TERM_EMPTY : term;
 }
 
@@ -221,7 +225,7 @@ void st_object_value(st_engine *e, st_frame f, st_configs *out) {
   if (!e->states[f.b].has_term) { // the same for every position of the object
     st_words w;
     if (!words_open(e, &w, f.b, e->states[f.b].n, 0)) return;
-    st_term comma = st_term_seq(e->t, text(e, ","), e->g->gap);
+    st_term comma = punctuation(e, e->g->objects[f.a].shape.bare, ",");
     st_term term = members_term(e, &e->g->objects[f.a], w.words, ST_TERM_EPSILON, comma);
     e->states[f.b].term = term;
     e->states[f.b].has_term = true;
@@ -230,9 +234,21 @@ void st_object_value(st_engine *e, st_frame f, st_configs *out) {
   emit_members(e, f.a, f.b, e->states[f.b].term, f.parent, out);
 }
 
+// The bare key that was read last, between a brace or a comma and a colon.
+static st_term bare_key_term(st_engine *e, const char *begin, const char *end) {
+  while (end > begin && *--end != ':') {}
+  const char *key = end;
+  while (key > begin && !strchr("{,", key[-1])) key--;
+  return st_term_text(e->t, key, (size_t)(end - key));
+}
+
 // A term for all spellings of the key that was read last, after a brace or a comma at `from`.
-static st_term key_term(st_engine *e, size_t from) {
+static st_term key_term(st_engine *e, bool bare, size_t from) {
   const char *begin = e->text + from, *end = e->text + e->position;
+  if (bare) {
+    e->uses_text = true;
+    return bare_key_term(e, begin, end);
+  }
   while (begin < end && *begin != '"') begin++;
   const char *last = end;
   while (last > begin && last[-1] != '"') last--;
@@ -259,7 +275,7 @@ void st_object_member(st_engine *e, st_frame f, uint32_t mark) {
       if (mark < o->n_properties)
         object_bits(o, w.words)[mark / 32] |= 1u << mark % 32;
       else
-        w.words[OTHERS] = st_term_alt2(e->t, w.words[OTHERS], key_term(e, f.c));
+        w.words[OTHERS] = st_term_alt2(e->t, w.words[OTHERS], key_term(e, o->bare, f.c));
       if (o->ordered) w.words[NEXT] = mark < o->n_properties ? mark + 1 : (uint32_t)o->n_properties;
       uint32_t state = st_engine_state(e, w.words, w.n);
       uint32_t frame = st_engine_frame(e, (st_frame){ST_FRAME_VALUE, f.a, state, 0, f.parent});
@@ -331,7 +347,7 @@ static st_term items_term(st_engine *e, uint32_t array, const uint32_t *words, s
   if (item_allowed(e, a, words)) more = st_term_seq(t, lead, st_term_mark(t, MARK_MORE));
   bool may_end = words[COUNT] >= a->min && !counters_missing(a->counters, a->n_counters, words + COUNTERS, NULL);
   if (may_end) close = st_term_seq(t, text(e, "]"), st_term_mark(t, MARK_CLOSE));
-  return st_term_seq(t, before, spaced(e, st_term_alt2(t, more, close)));
+  return st_term_seq(t, before, spaced(e, a->bare, st_term_alt2(t, more, close)));
 }
 
 static void emit_items(st_engine *e, uint32_t array, uint32_t state, st_term term, uint32_t parent, st_configs *out) {
@@ -424,7 +440,7 @@ void st_array_item(st_engine *e, st_frame f, st_configs *out) {
   if (!e->g->arrays[f.a].shape.unique || note_item(e, f, &w)) {
     uint32_t state = st_engine_state(e, w.words, w.n);
     if (!e->failure.code && !e->states[state].has_term) {
-      st_term comma = st_term_seq(e->t, text(e, ","), e->g->gap);
+      st_term comma = punctuation(e, e->g->arrays[f.a].shape.bare, ",");
       st_term term = items_term(e, f.a, w.words, ST_TERM_EPSILON, comma);
       e->states[state].term = term;
       e->states[state].has_term = true;

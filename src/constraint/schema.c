@@ -1,35 +1,14 @@
 // Converts a schema's expressions to the nodes of a grammar: each expression that may contain arrays or objects becomes
 // a rule. Alternatives that no finite text matches are removed first, so that no text can enter them.
-#include "constraint/schema.h"
-
-#include "constraint/schema_plan.h"
+#include "constraint/schema_emit.h"
 
 #include "base/memory.h"
 
 #include <string.h>
 
-// An expression whose values are written.
-typedef struct {
-  st_expr of;
-  const st_shapes *shapes;
-  st_plan **plans;  // of each shape; NULL for scalars
-  st_node *scalars; // for each shape; ST_NODE_EMPTY if there is none
-  bool possible;    // a finite text matches
-  st_rule rule;
-} target;
-
-typedef struct {
-  st_schema s;
-  bool ordered;
-  target *targets;
-  size_t n, capacity;
-  uint32_t *target_of; // an expression -> its target plus 1
-  size_t n_target_of;
-} emitter;
-
 // ---- collecting what is reachable ----
 
-static void reach(emitter *e, st_expr of) {
+static void reach(st_schema_emitter *e, st_expr of) {
   st_schema *s = &e->s;
   if (s->status) return;
   if (of >= e->n_target_of) {
@@ -48,15 +27,31 @@ static void reach(emitter *e, st_expr of) {
     st_schema_fail_memory(s);
     return;
   }
-  e->targets[e->n++] = (target){.of = of};
+  e->targets[e->n++] = (st_schema_target){.of = of};
   e->target_of[of] = (uint32_t)e->n;
 }
 
-static void reach_choices(emitter *e, const st_plan_choices *c) {
+static void reach_choices(st_schema_emitter *e, const st_plan_choices *c) {
   for (uint32_t i = 0; i < c->n; i++) reach(e, c->items[i].of);
 }
 
-static st_node scalar(st_schema *s, const st_shape *shape) {
+st_term st_schema_texts(st_schema *s, const st_string_shape *string) {
+  st_term term = st_string_term(s, string, ST_PLAIN);
+  return string->listed ? term : st_term_decoded(st_grammar_terms(s->grammar), term);
+}
+
+// Whether strings and keys are not written as in JSON.
+static bool is_styled(const st_schema_emitter *e) {
+  return e->options.style && e->options.style->string;
+}
+
+static st_node styled_string(st_schema_emitter *e, const st_shape *shape) {
+  const st_schema_style *style = e->options.style;
+  return style->string(style->user, st_schema_texts(&e->s, &shape->as.string));
+}
+
+static st_node scalar(st_schema_emitter *e, const st_shape *shape) {
+  st_schema *s = &e->s;
   st_terms *t = st_grammar_terms(s->grammar);
   st_term term = ST_TERM_EMPTY;
   switch (shape->type) {
@@ -67,6 +62,7 @@ static st_node scalar(st_schema *s, const st_shape *shape) {
     break;
   case ST_NUMBER: term = st_number_term(s, &shape->as.number); break;
   case ST_STRING:
+    if (is_styled(e)) return styled_string(e, shape);
     term = st_string_term(s, &shape->as.string, ST_JSON_TIGHT);
     term = !shape->as.string.listed && st_term_is_empty(t, term) ? ST_TERM_EMPTY : st_term_quoted(t, term);
     break;
@@ -75,7 +71,28 @@ static st_node scalar(st_schema *s, const st_shape *shape) {
   return term == ST_TERM_EMPTY ? ST_NODE_EMPTY : st_node_term(s->grammar, term);
 }
 
-static void expand_target(emitter *e, size_t i) {
+// Whether a key can be written: any, but in some styles.
+static bool is_writable(const st_schema_emitter *e, size_t target, st_text key) {
+  const st_schema_style *style = e->options.style;
+  return !style || (!style->string && target) || style->is_key(style->user, key);
+}
+
+// Refuses what a style cannot say. Properties whose keys it cannot write are left out where they are not required.
+static void check_style(st_schema_emitter *e, size_t target, const st_shape *shape, st_plan *p) {
+  if (is_styled(e) && shape->type == ST_ARRAY && shape->as.array.unique)
+    st_schema_refuse(&e->s, e->s.at, "uniqueItems", "in the model's format of calls");
+  for (uint32_t i = 0; i < p->n_properties; i++) {
+    st_plan_property *one = &p->properties[i];
+    if (is_writable(e, target, one->key)) continue;
+    one->choices.n = 0;
+    if (one->required)
+      st_schema_fail(&e->s, SETUN_ERROR_UNSUPPORTED, e->s.at, "required",
+                     "the key \"%.*s\" cannot be written in the model's format of calls",
+                     (int)(one->key.length < 64 ? one->key.length : 64), one->key.data);
+  }
+}
+
+static void expand_target(st_schema_emitter *e, size_t i) {
   st_schema *s = &e->s;
   const st_expr_entry *entry = &s->exprs[e->targets[i].of];
   s->at = entry->kind == ST_EXPR_NODE ? entry->a : entry->node;
@@ -87,11 +104,12 @@ static void expand_target(emitter *e, size_t i) {
   for (uint32_t k = 0; k < shapes->n && !s->status; k++) {
     const st_shape *shape = shapes->items[k];
     if (shape->type != ST_ARRAY && shape->type != ST_OBJECT) {
-      scalars[k] = scalar(s, shape);
+      scalars[k] = scalar(e, shape);
       continue;
     }
     st_plan *p = plans[k] = st_schema_plan(s, shape);
     if (!p) return;
+    check_style(e, i, shape, p);
     for (uint32_t m = 0; m < p->n_properties; m++) reach_choices(e, &p->properties[m].choices);
     for (uint32_t m = 0; m < p->n_classes; m++) reach_choices(e, &p->classes[m].choices);
     for (uint32_t m = 0; m < p->n_prefix; m++) reach_choices(e, &p->prefix[m]);
@@ -107,14 +125,14 @@ static void expand_target(emitter *e, size_t i) {
 
 // ---- which targets a finite text matches ----
 
-static target *target_of(const emitter *e, st_expr of) {
+st_schema_target *st_schema_target_of(const st_schema_emitter *e, st_expr of) {
   return &e->targets[e->target_of[of] - 1];
 }
 
-static bool choices_possible(const emitter *e, const st_plan_choices *c, uint32_t *counters) {
+static bool choices_possible(const st_schema_emitter *e, const st_plan_choices *c, uint32_t *counters) {
   bool possible = false;
   for (uint32_t i = 0; i < c->n; i++) {
-    if (!target_of(e, c->items[i].of)->possible) continue;
+    if (!st_schema_target_of(e, c->items[i].of)->possible) continue;
     possible = true;
     *counters |= c->items[i].counters;
   }
@@ -128,7 +146,7 @@ static bool counters_possible(const st_plan *p, uint32_t counters) {
   return true;
 }
 
-static bool array_possible(const emitter *e, const st_array_shape *a, const st_plan *p) {
+static bool array_possible(const st_schema_emitter *e, const st_array_shape *a, const st_plan *p) {
   uint32_t counters = 0;
   for (uint32_t i = 0; i < p->n_prefix; i++) {
     if (!choices_possible(e, &p->prefix[i], &counters)) return i >= a->min && counters_possible(p, counters);
@@ -136,7 +154,7 @@ static bool array_possible(const emitter *e, const st_array_shape *a, const st_p
   return (choices_possible(e, &p->rest, &counters) || a->min <= p->n_prefix) && counters_possible(p, counters);
 }
 
-static bool object_possible(const emitter *e, const st_object_shape *o, const st_plan *p) {
+bool st_schema_object_possible(const st_schema_emitter *e, const st_object_shape *o, const st_plan *p) {
   uint32_t counters = 0, n = 0;
   bool more = false;
   for (uint32_t i = 0; i < p->n_properties; i++) {
@@ -148,22 +166,22 @@ static bool object_possible(const emitter *e, const st_object_shape *o, const st
   return (more || n >= o->min) && counters_possible(p, counters);
 }
 
-static bool target_possible(const emitter *e, const target *t) {
+static bool target_possible(const st_schema_emitter *e, const st_schema_target *t) {
   for (uint32_t k = 0; k < t->shapes->n; k++) {
     const st_shape *shape = t->shapes->items[k];
     bool possible = shape->type == ST_ARRAY    ? array_possible(e, &shape->as.array, t->plans[k])
-                    : shape->type == ST_OBJECT ? object_possible(e, &shape->as.object, t->plans[k])
+                    : shape->type == ST_OBJECT ? st_schema_object_possible(e, &shape->as.object, t->plans[k])
                                                : t->scalars[k] != ST_NODE_EMPTY;
     if (possible) return true;
   }
   return false;
 }
 
-static void find_possible(emitter *e) {
+static void find_possible(st_schema_emitter *e) {
   for (bool changed = true; changed;) {
     changed = false;
     for (size_t i = e->n; i-- > 0;) { // the contents of an expression come after it
-      target *t = &e->targets[i];
+      st_schema_target *t = &e->targets[i];
       if (!t->possible && target_possible(e, t)) t->possible = changed = true;
     }
   }
@@ -171,41 +189,41 @@ static void find_possible(emitter *e) {
 
 // ---- nodes ----
 
-static bool is_scalar(const target *t) {
+static bool is_scalar(const st_schema_target *t) {
   for (uint32_t k = 0; k < t->shapes->n; k++) {
     if (t->plans[k]) return false;
   }
   return true;
 }
 
-static st_node scalars_of(emitter *e, const target *t) {
+static st_node scalars_of(st_schema_emitter *e, const st_schema_target *t) {
   return st_node_alt(e->s.grammar, t->scalars, t->shapes->n);
 }
 
 // A node that matches the values; scalars need no rule.
-static st_node node_of(emitter *e, st_expr of) {
-  target *t = target_of(e, of);
+static st_node node_of(st_schema_emitter *e, st_expr of) {
+  st_schema_target *t = st_schema_target_of(e, of);
   return is_scalar(t) ? scalars_of(e, t) : st_node_rule(e->s.grammar, t->rule);
 }
 
-static uint32_t make_choices(emitter *e, const st_plan_choices *c, const st_choice **out) {
+static uint32_t make_choices(st_schema_emitter *e, const st_plan_choices *c, const st_choice **out) {
   st_choice *list = st_schema_alloc(&e->s, c->n + 1, sizeof *list);
   uint32_t n = 0;
   *out = list;
   for (uint32_t i = 0; list && i < c->n; i++) {
-    if (!target_of(e, c->items[i].of)->possible) continue;
+    if (!st_schema_target_of(e, c->items[i].of)->possible) continue;
     list[n++] = (st_choice){.node = node_of(e, c->items[i].of), .counters = c->items[i].counters};
   }
   return n;
 }
 
-static st_item make_item(emitter *e, const st_plan_choices *c) {
+static st_item make_item(st_schema_emitter *e, const st_plan_choices *c) {
   st_item item = {0};
   item.n_choices = make_choices(e, c, &item.choices);
   return item;
 }
 
-static st_node make_array(emitter *e, const st_array_shape *a, const st_plan *p) {
+static st_node make_array(st_schema_emitter *e, const st_array_shape *a, const st_plan *p) {
   st_item *prefix = st_schema_alloc(&e->s, (size_t)p->n_prefix + 1, sizeof *prefix);
   if (!prefix) return ST_NODE_EMPTY;
   for (uint32_t i = 0; i < p->n_prefix; i++) prefix[i] = make_item(e, &p->prefix[i]);
@@ -216,10 +234,11 @@ static st_node make_array(emitter *e, const st_array_shape *a, const st_plan *p)
                                                  .n_counters = p->n_counters,
                                                  .min = a->min,
                                                  .max = a->max,
-                                                 .unique = a->unique});
+                                                 .unique = a->unique,
+                                                 .bare = is_styled(e)});
 }
 
-static st_node make_object(emitter *e, const st_object_shape *o, const st_plan *p) {
+static st_node make_object(st_schema_emitter *e, const st_object_shape *o, const st_plan *p) {
   st_property *properties = st_schema_alloc(&e->s, (size_t)p->n_properties + 1, sizeof *properties);
   st_key_class *classes = st_schema_alloc(&e->s, (size_t)p->n_classes + 1, sizeof *classes);
   if (!properties || !classes) return ST_NODE_EMPTY;
@@ -244,33 +263,40 @@ static st_node make_object(emitter *e, const st_object_shape *o, const st_plan *
                                                    .n_counters = p->n_counters,
                                                    .min = o->min,
                                                    .max = o->max,
-                                                   .ordered = e->ordered});
+                                                   .ordered = e->options.ordered,
+                                                   .bare = is_styled(e)});
 }
 
-static void define(emitter *e, target *t) {
+st_node st_schema_shape_node(st_schema_emitter *e, const st_schema_target *t, uint32_t shape) {
+  const st_shape *of = t->shapes->items[shape];
+  const st_plan *p = t->plans[shape];
+  switch (of->type) {
+  case ST_ARRAY: return array_possible(e, &of->as.array, p) ? make_array(e, &of->as.array, p) : ST_NODE_EMPTY;
+  case ST_OBJECT:
+    return st_schema_object_possible(e, &of->as.object, p) ? make_object(e, &of->as.object, p) : ST_NODE_EMPTY;
+  default: return t->scalars[shape];
+  }
+}
+
+static void define(st_schema_emitter *e, st_schema_target *t) {
   st_node *list = st_schema_alloc(&e->s, t->shapes->n + 1, sizeof *list);
-  uint32_t n = 0;
   if (!list) return;
-  list[n++] = scalars_of(e, t);
+  list[0] = scalars_of(e, t);
+  uint32_t n = 1;
   for (uint32_t k = 0; k < t->shapes->n && !e->s.status; k++) {
-    const st_shape *shape = t->shapes->items[k];
-    if (shape->type == ST_ARRAY && array_possible(e, &shape->as.array, t->plans[k])) {
-      list[n++] = make_array(e, &shape->as.array, t->plans[k]);
-    } else if (shape->type == ST_OBJECT && object_possible(e, &shape->as.object, t->plans[k])) {
-      list[n++] = make_object(e, &shape->as.object, t->plans[k]);
-    }
+    if (t->plans[k]) list[n++] = st_schema_shape_node(e, t, k);
   }
   st_grammar_define(e->s.grammar, t->rule, st_node_alt(e->s.grammar, list, n));
 }
 
-static void declare(emitter *e, target *t) {
+static void declare(st_schema_emitter *e, st_schema_target *t) {
   const st_expr_entry *entry = &e->s.exprs[t->of];
   uint32_t node = entry->kind == ST_EXPR_NODE ? entry->a : entry->node;
   const char *name = st_schema_text(&e->s, "#%s", node < e->s.n_nodes ? e->s.nodes[node].path : "");
   if (name) t->rule = st_grammar_rule(e->s.grammar, name, strlen(name));
 }
 
-static st_node emit(emitter *e, st_expr root) {
+static st_node emit(st_schema_emitter *e, st_expr root) {
   reach(e, root);
   for (size_t i = 0; i < e->n && !e->s.status; i++) expand_target(e, i);
   if (e->s.status) return ST_NODE_EMPTY;
@@ -285,15 +311,18 @@ static st_node emit(emitter *e, st_expr root) {
   for (size_t i = 0; i < e->n && !e->s.status; i++) {
     if (e->targets[i].possible && !is_scalar(&e->targets[i])) define(e, &e->targets[i]);
   }
-  return e->s.status ? ST_NODE_EMPTY : node_of(e, root);
+  if (e->s.status) return ST_NODE_EMPTY;
+  bool members = e->options.style && e->options.style->member;
+  return members ? st_schema_members(e, &e->targets[0]) : node_of(e, root);
 }
 
 // ---- the whole schema ----
 
 setun_status st_grammar_add_schema(st_grammar *g, const char *text, size_t length, const st_schema_options *options,
                                    st_node *out, setun_error *err) {
-  emitter e = {.s = {.text = text, .err = err, .grammar = g}, .ordered = options && options->ordered};
+  st_schema_emitter e = {.s = {.text = text, .err = err, .grammar = g}};
   st_schema *s = &e.s;
+  if (options) e.options = *options;
   *out = ST_NODE_EMPTY;
   s->status = st_json_parse_decimals(text, length, "schema", &s->root, err);
   if (!s->status) st_schema_index(s);

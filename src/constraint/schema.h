@@ -4,8 +4,20 @@
 
 #include "constraint/grammar.h"
 
+// How values are written in a format that is not JSON. Terms of texts are over UTF-8.
+typedef struct st_schema_style {
+  void *user;
+  // Any string; NULL: as in JSON. Otherwise objects have keys without quotes, and there is no white space.
+  st_node (*string)(void *user, st_term texts);
+  // A member of the object that the whole schema is about, which is one of `texts`, or another value (in JSON): one
+  // after another in the order of the schema. NULL: such an object is written like others.
+  st_node (*member)(void *user, st_text key, st_term texts, st_node others);
+  bool (*is_key)(void *user, st_text key); // whether the key can be written
+} st_schema_style;
+
 typedef struct st_schema_options {
   bool ordered; // members in the order of the schema's `properties`, others after them; otherwise in any order
+  const st_schema_style *style; // NULL: JSON
 } st_schema_options;
 
 // Adds a JSON schema to a grammar: `*out` matches the texts of its values, with the grammar's white space. Drafts 4, 6,

@@ -17,6 +17,9 @@
   "|(?:(?:" GROUP ":){0,4}" GROUP ")?::" LAST_GROUPS "|(?:(?:" GROUP ":){0,5}" GROUP ")?::" GROUP "|(?:(?:" GROUP      \
   ":){0,6}" GROUP ")?::)"
 #define LABEL "[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?"
+// Lengths: at most 64 characters before the last @, at most 253 of a name (RFC 5321, 1035).
+#define MAILBOX "(?=[^]{1,64}@[^@]*$)"
+#define DOMAIN "(?=[^]{1,253}$)"
 #define HOSTNAME LABEL "(?:\\." LABEL ")*"
 #define ATOM "[0-9A-Za-z!#$%&'*+/=?^_`{|}~-]+"
 #define EMAIL_LOCAL "(?:" ATOM "(?:\\." ATOM ")*|\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\")"

@@ -151,6 +151,7 @@ static unsigned entry_flags(const st_terms *t, const st_term_entry *e) {
     if (e->c != ST_UNBOUNDED) return flags | (f[e->a] & SIZE);
     return flags & ST_TERM_SEARCHED ? flags : flags | ST_TERM_INFINITE;
   case ST_KIND_AUTOMATON: return t->automata[e->a].accepts[e->b] ? ST_TERM_NULLABLE : 0;
+  case ST_KIND_DECODED: return f[e->a] & (ST_TERM_NULLABLE | ST_TERM_SEARCHED);
   }
   return 0;
 }
@@ -169,7 +170,8 @@ static unsigned entry_depth(const st_terms *t, const st_term_entry *e) {
     }
     return depth + 1;
   case ST_KIND_NOT:
-  case ST_KIND_REPEAT: return t->entries[e->a].depth + 1u;
+  case ST_KIND_REPEAT:
+  case ST_KIND_DECODED: return t->entries[e->a].depth + 1u;
   default: return 0;
   }
 }

@@ -87,6 +87,8 @@ st_term st_term_string(st_terms *t, st_text text, st_spelling spelling); // UTF-
 st_term st_term_strings(st_terms *t, st_text *texts, size_t n, st_spelling spelling);
 // Every text that `a` does not match, in that spelling.
 st_term st_term_other_text(st_terms *t, st_term a, st_spelling spelling);
+// The texts, in UTF-8, whose spellings in ST_JSON `a` matches: all of them or none.
+st_term st_term_decoded(st_terms *t, st_term a);
 // The term between quotes, as in a JSON string.
 st_term st_term_quoted(st_terms *t, st_term inside);
 

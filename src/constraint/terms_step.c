@@ -42,6 +42,24 @@ static st_term derive_members(st_terms *t, st_term_entry e, uint8_t byte, st_byt
   return st_terms_join(t, (st_term_kind)e.kind, base);
 }
 
+// Of a decoded text: after the spelling of its next byte.
+static st_term derive_decoded(st_terms *t, st_term a, uint8_t byte, st_byte_set *same) {
+  static const st_byte_set none = {{0}}, escaped = {{0x4ffffffff, 1u << ('\\' - 64)}};
+  char spelled[ST_SPELLED_MOST];
+  size_t n = st_term_spell(byte, spelled);
+  if (n == 1) {
+    narrow(same, &escaped, false);
+    return st_term_decoded(t, derive(t, a, byte, same));
+  }
+  narrow(same, &none, true); // of this byte alone
+  st_byte_set_add(same, byte);
+  for (size_t i = 0; i < n && a != ST_TERM_EMPTY; i++) {
+    st_byte_set any = none;
+    a = derive(t, a, (uint8_t)spelled[i], &any);
+  }
+  return st_term_decoded(t, a);
+}
+
 // Brzozowski's derivative; `same` is narrowed to bytes with the same result.
 static st_term derive(st_terms *t, st_term a, uint8_t byte, st_byte_set *same) {
   st_term_entry e = t->entries[a];
@@ -72,6 +90,7 @@ static st_term derive(st_terms *t, st_term a, uint8_t byte, st_byte_set *same) {
     return next == UINT32_MAX ? ST_TERM_EMPTY
                               : st_terms_intern(t, (st_term_entry){.kind = e.kind, .a = e.a, .b = next});
   }
+  case ST_KIND_DECODED: return derive_decoded(t, e.a, byte, same);
   }
   return ST_TERM_EMPTY;
 }
@@ -231,9 +250,32 @@ static bool search_visit(st_terms *t, st_search *s, uint32_t i) {
   return false;
 }
 
+// A sequence matches something if each of its parts does, which is decided once for each part; all that follows a part
+// would otherwise be searched again from each of its states.
+static bool parts_are_empty(st_terms *t, st_term a) {
+  st_term at = a;
+  bool empty = false;
+  for (; !empty && t->entries[at].kind == ST_KIND_SEQ; at = t->entries[at].b)
+    empty = st_term_is_empty(t, t->entries[at].a);
+  empty = empty || st_term_is_empty(t, at);
+  if (t->failure.code) return empty;
+  if (empty) t->flags[a] |= ST_TERM_DEAD;
+  for (at = a; !empty && t->entries[at].kind == ST_KIND_SEQ; at = t->entries[at].b) t->flags[at] |= ST_TERM_KNOWN;
+  return empty;
+}
+
+static bool members_are_empty(st_terms *t, st_term a) {
+  bool empty = true;
+  for (uint32_t i = 0; empty && i < t->entries[a].b; i++) empty = st_term_is_empty(t, t->children[t->entries[a].a + i]);
+  if (!t->failure.code) t->flags[a] |= empty ? ST_TERM_DEAD : ST_TERM_KNOWN;
+  return empty;
+}
+
 bool st_term_is_empty(st_terms *t, st_term a) {
   int known = known_emptiness(t, a);
   if (known >= 0) return !known;
+  if (t->entries[a].kind == ST_KIND_SEQ) return parts_are_empty(t, a);
+  if (t->entries[a].kind == ST_KIND_ALT) return members_are_empty(t, a);
   st_search s = {0};
   bool is_empty = search_add(t, &s, a, UINT32_MAX);
   for (uint32_t i; is_empty && !t->failure.code && (i = search_next(&s)) != UINT32_MAX;) {

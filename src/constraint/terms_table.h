@@ -15,6 +15,7 @@ typedef enum st_term_kind {
   ST_KIND_NOT,       // a
   ST_KIND_REPEAT,    // a, b to c times
   ST_KIND_AUTOMATON, // state b of automata[a]
+  ST_KIND_DECODED,   // the texts whose spellings in JSON a matches
 } st_term_kind;
 
 enum {
@@ -90,6 +91,11 @@ void st_terms_begin_steps(st_terms *t);
 bool st_terms_check_work(st_terms *t);
 // Calls `mark` for each mark that a match of the empty text ends with.
 void st_term_marks(const st_terms *t, st_term a, void (*mark)(void *user, uint32_t mark), void *user);
+
+enum { ST_SPELLED_MOST = 6 };
+// How a byte of a text is written in a JSON string: itself, or where it needs one an escape that each term of ST_JSON
+// and of ST_JSON_TIGHT matches. Returns the number of bytes.
+size_t st_term_spell(uint8_t byte, char spelled[ST_SPELLED_MOST]);
 
 // Counts steps of work; false: failed.
 static inline bool st_terms_work(st_terms *t, size_t steps) {

@@ -268,16 +268,24 @@ st_term st_term_strings(st_terms *t, st_text *texts, size_t n, st_spelling spell
   return sorted_texts(t, texts, n, 0, spelling, 0);
 }
 
-bool st_term_matches_text(st_terms *t, st_term a, st_text text, st_spelling spelling) {
+size_t st_term_spell(uint8_t byte, char spelled[ST_SPELLED_MOST]) {
   static const char digits[] = "0123456789abcdef";
+  if (!must_escape(byte)) return spelled[0] = (char)byte, 1;
+  memcpy(spelled, (char[]){'\\', 'u', '0', '0', digits[byte >> 4], digits[byte & 15]}, ST_SPELLED_MOST);
+  return ST_SPELLED_MOST;
+}
+
+st_term st_term_decoded(st_terms *t, st_term a) {
+  if (a == ST_TERM_EMPTY || a == ST_TERM_EPSILON) return a;
+  if (a == st_term_any_text(t, ST_JSON)) return st_term_any_text(t, ST_PLAIN);
+  return st_terms_intern(t, (st_term_entry){.kind = ST_KIND_DECODED, .a = a});
+}
+
+bool st_term_matches_text(st_terms *t, st_term a, st_text text, st_spelling spelling) {
   for (size_t i = 0; i < text.length && a != ST_TERM_EMPTY; i++) {
-    uint8_t byte = (uint8_t)text.data[i];
-    if (spelling == ST_PLAIN || !must_escape(byte)) {
-      a = st_term_step(t, a, byte);
-      continue;
-    }
-    char escape[6] = {'\\', 'u', '0', '0', digits[byte >> 4], digits[byte & 15]};
-    for (int k = 0; k < 6 && a != ST_TERM_EMPTY; k++) a = st_term_step(t, a, (uint8_t)escape[k]);
+    char spelled[ST_SPELLED_MOST] = {text.data[i]};
+    size_t n = spelling == ST_PLAIN ? 1 : st_term_spell((uint8_t)text.data[i], spelled);
+    for (size_t k = 0; k < n && a != ST_TERM_EMPTY; k++) a = st_term_step(t, a, (uint8_t)spelled[k]);
   }
   return st_term_is_nullable(t, a);
 }

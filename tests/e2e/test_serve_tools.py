@@ -160,6 +160,43 @@ class RequiredTest(ToolCase):
         tool["function"]["strict"] = False
         self.assertEqual(self.chat(tools=[tool], tool_choice="required", max_tokens=2).status, 200)
 
+    def test_allowed_tools(self):
+        f = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}}
+        allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "f"}}]}}
+        for seed in range(3):
+            calls = self.chat(tools=[SHORT, f], tool_choice=allowed, parallel_tool_calls=False, max_tokens=200, temperature=2, seed=seed).json
+            self.assertEqual([c["function"] for c in calls["choices"][0]["message"]["tool_calls"]], [{"name": "f", "arguments": "{}"}])
+        auto = {"type": "allowed_tools", "allowed_tools": {**allowed["allowed_tools"], "mode": "auto"}}
+        self.assertEqual(self.prompt(tools=[SHORT, f], tool_choice=auto), self.prompt(tools=[f]))
+        for bad, word in (({"mode": "always"}, "always"), ({"tools": []}, "found none"), ({"tools": [{"type": "function", "function": {"name": "g"}}]}, "found g")):
+            wrong = {"type": "allowed_tools", "allowed_tools": {**allowed["allowed_tools"], **bad}}
+            self.refused(self.chat(tools=[SHORT, f], tool_choice=wrong), 400, "tool_choice", word)
+        body = {"input": "Hi", "tools": [{"type": "function", **SHORT["function"]}, {"type": "function", **f["function"]}, {"type": "web_search"}],
+                "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}, {"type": "web_search"}]},
+                "parallel_tool_calls": False, "max_output_tokens": 200}
+        r = self.server.post("/v1/responses", body).json
+        self.assertEqual([(item["name"], item["arguments"]) for item in r["output"]], [("f", "{}")])
+        self.assertEqual(r["tool_choice"], body["tool_choice"])
+
+    def test_strict_in_the_other_apis(self):
+        odd = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?<=a)b"}}}
+        for path, body in (("/v1/responses", {"input": "Hi", "tools": [{"type": "function", "name": "f", "parameters": odd, "strict": True}],
+                                              "tool_choice": "required"}),
+                           ("/v1/messages", {"messages": [USER], "max_tokens": 2, "tools": [{"name": "f", "input_schema": odd, "strict": True}],
+                                             "tool_choice": {"type": "any"}})):
+            self.refused(self.server.post(path, body), 400, "tool f", "pattern")
+            body["tools"][0]["strict"] = False
+            self.assertEqual(self.server.post(path, {**body, "max_output_tokens": 2}).status, 200)
+
+    def test_output_format_of_messages(self):
+        form = {"type": "json_schema", "schema": short()}
+        body = {"messages": [USER], "max_tokens": 200, "temperature": 2, "seed": 1}
+        for more in ({"output_config": {"format": form}}, {"output_format": form}):
+            check_arguments(self, self.server.post("/v1/messages", {**body, **more}).json["content"][0]["text"])
+        for more, word in (({"output_config": 1}, "output_config"), ({"output_format": {"type": "text"}}, "json_schema"),
+                           ({"output_config": {"format": form}, "output_format": form}, "exclude")):
+            self.refused(self.server.post("/v1/messages", {**body, **more}), 400, word)
+
     def test_responses(self):
         body = {"input": "Hi", "tools": [{"type": "function", **SHORT["function"]}, {"type": "web_search"}], "tool_choice": "required",
                 "parallel_tool_calls": False, "max_output_tokens": 200, "temperature": 1, "seed": 2}
