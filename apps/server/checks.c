@@ -83,6 +83,8 @@ refusal check_headers(struct MHD_Connection *connection, const char *version, ui
   if (s.hosts > 1 || s.lengths > 1 || s.codings > 1 || s.origins > 1)
     return refuse(400, bad, NULL, "a header is given twice");
   if (s.lengths && s.codings) return refuse(400, bad, NULL, "both Content-Length and Transfer-Encoding are given");
+  if (s.codings && strcmp(version, "HTTP/1.1") != 0)
+    return refuse(400, bad, NULL, "Transfer-Encoding: expected only with HTTP/1.1");
   if (s.codings && strcasecmp(s.coding ? s.coding : "", "chunked"))
     return refuse(501, bad, NULL, "Transfer-Encoding: expected chunked");
   if (s.encoding && strcasecmp(s.encoding, "identity"))

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -88,6 +89,14 @@ static void answer_missing(exchange *x, const char *method, const char *allowed)
   reply_problem(x, &p);
 }
 
+// The path of the absolute form (http://HOST/PATH), which servers must accept; its host must be that of the header.
+static const char *path_of(struct MHD_Connection *c, const char *target) {
+  const char *host = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host");
+  size_t n = host ? strlen(host) : 0;
+  bool absolute = n && !strncasecmp(target, "http://", 7) && !strncasecmp(target + 7, host, n) && target[7 + n] == '/';
+  return absolute ? target + 7 + n : target;
+}
+
 // Checks as soon as the headers are received; a refusal is then sent before the body arrives.
 static void check(server *s, exchange *x, struct MHD_Connection *c, const char *path, const char *method,
                   const char *version) {
@@ -101,7 +110,7 @@ static void check(server *s, exchange *x, struct MHD_Connection *c, const char *
     refuse(x, &r);
     return;
   }
-  x->route = find_route(method, path, x->rest, &x->rest_length, allowed);
+  x->route = find_route(method, path_of(c, path), x->rest, &x->rest_length, allowed);
   if (!x->route) {
     answer_missing(x, method, allowed);
     return;

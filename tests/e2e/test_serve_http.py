@@ -61,6 +61,10 @@ class HttpTest(ServerCase):
         self.assertEqual(self.server.raw_status(request(line, host, "Content-Encoding: gzip", "Content-Length: 1", body=b"x")), 415)
         self.assertEqual(self.server.raw_status(request("GET /health HTTP/1.1")), 400)  # no Host
         self.assertEqual(self.server.raw_status(request("GET /health HTTP/1.0")), 200)
+        self.assertEqual(self.server.raw_status(request("POST /v1/models HTTP/1.0", "Transfer-Encoding: chunked", body=b"0\r\n\r\n")), 400)
+        close = "Connection: close"
+        for target, status in (("http://localhost/health", 200), ("http://other/health", 404), ("http://localhost", 404), ("http://localhostx/health", 404)):
+            self.assertEqual(self.server.raw_status(request(f"GET {target} HTTP/1.1", host, close)), status, target)
 
     def test_what_libmicrohttpd_would_answer_itself(self):
         """One reply with a body of JSON and its exact length, after which the connection is closed, or none."""
