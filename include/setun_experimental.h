@@ -74,12 +74,14 @@ typedef struct setun_quantize_params {
    * TARGET.layer-N, so that the same call goes on after an interruption; these files are removed at the end. */
   const char *calibration;
   uint32_t windows, window; /* how many, of how many tokens; 0: 128, and 2048 or the model's context if that is less */
+  /* Ternary formats are for latent or ternary floats. Others are refused, with what they would lose, unless this is set. */
+  bool force;
 } setun_quantize_params;
 
 SETUN_PARAMS(setun_quantize_params)
 /* Writes a GGUF file of the model with fewer bits per weight or, where the target's name does not end in .gguf, a
  * Hugging Face directory with the tensors of GPTQ checkpoints (zpB-G, all with the same B and G): each weight becomes the nearest code, with the scales
- * that minimize the squared error. Norms, biases and routers are kept. A matrix whose rows are not a multiple of the
+ * that minimize the squared error; latent and ternary weights become ternary formats exactly. Norms, biases and routers are kept. A matrix whose rows are not a multiple of the
  * scheme's blocks is refused by name. The target appears when it is complete; on failure it is left unchanged. */
 SETUN_API setun_status setun_quantize(const char *source, const char *target, const setun_quantize_params *params,
                                       setun_error *error);

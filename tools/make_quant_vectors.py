@@ -391,6 +391,30 @@ def seq(out):
     out["q2_0c.values"] = (np.array([-3, -1, 1, 3], np.float32)[codes] * scales.astype(np.float32)[..., None]).reshape(3, 1024)
 
 
+def int8_rows(out):
+    """int8-row: f16 d, then K signed bytes; w = code * d. And weights with the least error that any of 4,001 scales has."""
+    own = generator("int8")
+    n, k = 24, 96
+    codes, d = own.integers(-128, 128, (n, k)), own.normal(0, .01, n).astype(np.float16)
+    d[:3] = 0, 6e-8, 60000
+    out["int8-row.bytes"] = np.concatenate([d.view(np.uint8).reshape(n, 2), codes.astype(np.int8).view(np.uint8)], axis=1)
+    out["int8-row.values"] = codes.astype(np.float32) * d.astype(np.float32)[:, None]
+    n, k = 8, 576
+    w = (own.normal(0, .02, (n, k)) * np.exp(own.normal(0, .5, (n, 1)))).astype(np.float32)
+    w[4] = own.standard_t(4, k) * .02
+    w[5] = own.laplace(0, .02, k)
+    w[6, 7] = 1
+    w[7] = 0
+    least = []
+    for row in w.astype(np.float64):
+        most = np.abs(row).max() / 127
+        scales = (np.linspace(.5, 1.05, 4001) * most).astype(np.float16).astype(np.float64)
+        scales = scales[scales > 0]
+        errors = [np.sum((row - s * np.clip(np.rint(row / s), -127, 127)) ** 2) for s in scales]
+        least.append(min(errors) if errors else 0)
+    out["fit.int8-row.weights"], out["fit.int8-row.least"] = w, np.array(least, np.float32)
+
+
 def zero_points(out):
     """zpB-G: f16 d, int8 z, one stream of G codes of B bits, low bits first; 8 bits are signed. w = (code - z) * d."""
     own = np.random.default_rng(21)
@@ -468,6 +492,7 @@ def values():
     out["absmean.trits"] = np.clip(np.rint(w * inverse), -1, 1).astype(np.int8)
     seq(out)
     zero_points(out)
+    int8_rows(out)
     two_of_four(out)
     save("values.safetensors", out)
 

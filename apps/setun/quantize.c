@@ -12,7 +12,7 @@ typedef struct quantize_options {
   const char *output, *scheme, *embedding, *head, *assume, *calibration;
   int64_t bits, group, windows, window; // 0: the default
   text_list ignore_keys;
-  bool verbose;
+  bool force, verbose;
 } quantize_options;
 
 #define AT(member) offsetof(quantize_options, member)
@@ -22,10 +22,14 @@ static const option rows[] = {
     {0, "scheme", OPTION_FILE, AT(scheme), "SCHEME|FILE", 0, 0,
      "the format for the layers' matrices: q2_k, q4_0, q4_1, q4_k, q5_0, q5_1, q6_k, q8_0; zpB-G, codes of B (2, 3, "
      "4, 8) bits with a scale and a zero point for each G (32, 64, 128) weights; gptq, the same by --bits and --group, "
-     "which needs --calibration; 2:4-int4 or 2:4-fp4, which keep two of four; or a file of lines PATTERN = SCHEME"},
+     "which needs --calibration; 2:4-int4 or 2:4-fp4, which keep two of four; ternary, for latent floats; or a file of "
+     "lines PATTERN = SCHEME"},
     {0, "bits", OPTION_INTEGER, AT(bits), "B", 2, 8, "of gptq's codes: 2, 3, 4 or 8 (default 4)"},
-    {0, "group", OPTION_INTEGER, AT(group), "G", 32, 128,
-     "weights that share a scale in gptq and 2:4 schemes: 32, 64 or 128 (default 64)"},
+    {0, "group", OPTION_INTEGER, AT(group), "G", 32, 256,
+     "weights that share a scale: 32, 64 or 128 in gptq and 2:4 schemes (default 64), 64, 128 or 256 in ternary ones "
+     "(default: a row)"},
+    {0, "force", OPTION_FLAG, AT(force), NULL, 0, 0,
+     "make ternary weights also of floats that were not trained for it, and say what is lost"},
     {0, "calibration", OPTION_FILE, AT(calibration), "FILE", 0, 0,
      "a text that the model reads; matrices are quantized for the inputs that they get there"},
     {0, "windows", OPTION_INTEGER, AT(windows), "N", 1, 65536, "how many parts of the text it reads (default 128)"},
@@ -52,8 +56,8 @@ static bool is_scheme(const char *name) {
 
 // The scheme's full name where --bits and --group complete it; NULL: they do not fit.
 static const char *full_name(const quantize_options *o, char *name, size_t size) {
-  bool gptq = !strcmp(o->scheme, "gptq");
-  if (!gptq && strcmp(o->scheme, "2:4-int4") && strcmp(o->scheme, "2:4-fp4")) {
+  bool gptq = !strcmp(o->scheme, "gptq"), ternary = !strcmp(o->scheme, "ternary") && o->group;
+  if (!gptq && !ternary && strcmp(o->scheme, "2:4-int4") && strcmp(o->scheme, "2:4-fp4")) {
     return o->bits || o->group ? NULL : o->scheme;
   }
   if (!gptq && o->bits) return NULL;
@@ -76,7 +80,7 @@ static int run(const command *self, int argc, char **argv) {
   const char *scheme = full_name(&o, name, sizeof name);
   if (!scheme) {
     return usage_error(self, "--bits, --group: expected --scheme gptq with 2, 3, 4 or 8 bits, or a 2:4 scheme, and "
-                             "groups of 32, 64 or 128");
+                             "groups of 32, 64 or 128; or ternary, and groups of 64, 128 or 256");
   }
   if (!strcmp(o.scheme, "gptq") && !o.calibration) return usage_error(self, "expected --calibration FILE with gptq");
   if (!o.calibration && (o.windows || o.window))
@@ -91,6 +95,7 @@ static int run(const command *self, int argc, char **argv) {
   params.calibration = o.calibration;
   params.windows = (uint32_t)o.windows;
   params.window = (uint32_t)o.window;
+  params.force = o.force;
   params.embedding = o.embedding;
   params.head = o.head;
   params.assume = o.assume;

@@ -36,7 +36,7 @@ const char *setun_choice_name(setun_choice choice, size_t index) {
   case SETUN_CHOICE_LAYOUT: return format_name(index, is_layout);
   case SETUN_CHOICE_EMBEDDING: return index ? format_name(index - 1, is_fine) : "keep";
   case SETUN_CHOICE_SYNTHETIC: return format_name(index, is_written);
-  case SETUN_CHOICE_SCHEME: return format_name(index, st_format_is_scheme);
+  case SETUN_CHOICE_SCHEME: return st_scheme_name(index);
   case SETUN_CHOICE_SHAPE: return st_preset_name(index);
   case SETUN_CHOICE_KV: return st_backend_find(NULL)->cache_format_name((setun_kv_type)index);
   }

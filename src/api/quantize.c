@@ -96,7 +96,7 @@ static setun_status set_sizes(const work *w, st_calibration *c, setun_error *err
 
 static setun_status calibrate(work *w, const st_log *log, setun_error *err) {
   const setun_model_params plain = setun_model_params_default();
-  st_calibration c = {.recipe = w->rounding.recipe, .target = w->target};
+  st_calibration c = {.recipe = w->rounding.recipe, .target = w->target, .force = w->p->force};
   c.placement = st_placement_options_of(&plain, log);
   c.placement.progress = report;
   c.placement.user = w;
@@ -183,7 +183,7 @@ setun_status setun_quantize(const char *source, const char *target, const setun_
   if (s != SETUN_OK) return s;
   st_recipe recipe = {0};
   st_log log = {params->log, params->user};
-  work w = {.p = params, .target = target, .rounding = {.recipe = &recipe}};
+  work w = {.p = params, .target = target, .rounding = {.recipe = &recipe, .force = params->force, .log = &log}};
   st_convert_options o = {.to = st_format_of_floats(), .log = &log, .progress = report, .user = &w};
   st_open_options open = {.assume = params->assume,
                           .ignore_keys = params->ignore_keys,

@@ -318,15 +318,15 @@ static setun_status decide_quantized(const st_conversion *p, st_item *item, bool
   const st_format *f = matrix ? q->format(q->context, item->name, item->shape) : NULL;
   *done = f != NULL;
   if (!f || f == item->pieces[0].weight.format) return *done ? decide_kept(p, item, err) : SETUN_OK;
-  item->kind = ST_ITEM_VALUES;
+  bool exact = st_format_is_ternary(f) && st_source_is_ternary(&item->pieces[0]);
+  item->kind = st_format_is_ternary(f) ? ST_ITEM_TRITS : ST_ITEM_VALUES;
   item->format = f;
-  item->lossy = item->quantized = true;
+  item->lossy = item->quantized = !exact;
   if (item->shape.columns % f->block == 0) return SETUN_OK;
-  return st_fail(
-      err, SETUN_ERROR_UNSUPPORTED,
-      "%s: %s takes rows of a multiple of %u weights, these have %llu; formats with blocks of 32 are q4_0, q4_1 "
-      "and q8_0",
-      item->name, f->name, (unsigned)f->block, (unsigned long long)item->shape.columns);
+  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: %s takes rows of a multiple of %u weights, these have %llu; %s",
+                 item->name, f->name, (unsigned)f->block, (unsigned long long)item->shape.columns,
+                 st_format_is_ternary(f) ? "ternary ones with a scale a row take any"
+                                         : "formats with blocks of 32 are q4_0, q4_1 and q8_0");
 }
 
 static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
@@ -337,6 +337,7 @@ static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
     item->kind = ST_ITEM_VALUES;
     item->format = asked;
     item->lossy = true;
+    item->quantized = p->o->quantizer != NULL;
     if (st_format_writable(asked, item->shape, NULL) == SETUN_OK) return SETUN_OK;
     return st_fail(err, SETUN_ERROR_UNSUPPORTED,
                    "%s: %s takes rows of a multiple of %u weights, found %llu; f16 and bf16 take any%s", item->name,
@@ -403,7 +404,8 @@ static setun_status check_done(const st_conversion *p, setun_error *err) {
   for (size_t i = 0; i < p->n_items; i++) {
     const st_item *item = &p->items[i];
     if (item->kind == ST_ITEM_GPTQ) return SETUN_OK;
-    if (p->o->quantizer ? item->quantized : item->format == p->o->to && item->n_dims > 1) return SETUN_OK;
+    bool ternary = item->kind == ST_ITEM_TRITS;
+    if (p->o->quantizer ? item->quantized || ternary : item->format == p->o->to && item->n_dims > 1) return SETUN_OK;
   }
   if (p->o->quantizer) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: none of its %zu tensors would be quantized", p->d->path,
@@ -434,6 +436,7 @@ static setun_status make_conversion(const st_directory *d, bool to_gguf, const s
   }
   if (s == SETUN_OK) s = check_done(p, err);
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = st_conversion_validate(p, &p->items[i], err);
+  if (s == SETUN_OK && o->quantizer) s = o->quantizer->judge(o->quantizer->context, err);
   if (s == SETUN_OK) s = add_scales(p, err);
   if (s == SETUN_OK) s = st_conversion_expand_gptq(p, err);
   if (s == SETUN_OK) s = check_names(p, err);

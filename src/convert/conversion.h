@@ -83,12 +83,13 @@ typedef struct st_item {
 
 void st_item_free(st_item *item);
 
-// Reads an item's rows across its pieces. Zero-initialize all but the first three members.
+// Reads an item's rows across its pieces. Zero-initialize all but the first four members.
 typedef struct st_item_reader {
   const st_directory *d;
   const st_item *item;
-  bool round;  // replace scales that differ within a group by their mean
-  size_t open; // 1 + the piece whose reader is open; 0: none
+  const st_quantizer *quantizer; // of floats that become ternary; NULL: none do
+  bool round;                    // replace scales that differ within a group by their mean
+  size_t open;                   // 1 + the piece whose reader is open; 0: none
   st_row_reader rows;
   float *native; // scales as the source groups them
   size_t native_capacity;

@@ -9,12 +9,19 @@
 #include "source/weight.h"
 
 // A lossy step of a conversion: chooses formats for the layers' matrices, and encodes their rows. `name` is that of the
-// target's tensor.
+// target's tensor, and lives as long as the conversion. Matrices that are ternary already are not encoded as ternary
+// ones again: they are converted exactly.
 typedef struct st_quantizer {
   void *context;
   const st_format *(*format)(void *context, const char *name, st_shape shape); // NULL: the matrix is kept as it is
   setun_status (*encode)(void *context, const char *name, st_shape shape, const st_format *format, uint64_t row,
                          uint64_t count, const float *x, void *bytes, setun_error *err);
+  // Ternary formats: int8 [count, columns], and a scale for each block of a row, or each row. Called twice for each
+  // row: when everything is read to validate it, and when it is written.
+  setun_status (*ternary)(void *context, const char *name, st_shape shape, const st_format *format, uint64_t row,
+                          uint64_t count, const float *x, int8_t *trits, float *scales, setun_error *err);
+  // Called when everything was validated and nothing is written yet.
+  setun_status (*judge)(void *context, setun_error *err);
 } st_quantizer;
 
 typedef struct st_convert_options {

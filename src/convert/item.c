@@ -205,9 +205,23 @@ static setun_status read_run(st_item_reader *r, const st_item_source *p, uint64_
   return s;
 }
 
+static setun_status quantize_floats(st_item_reader *r, uint64_t row, uint64_t count, int8_t *trits, float *scales,
+                                    setun_error *err) {
+  const st_item *item = r->item;
+  const st_quantizer *q = r->quantizer;
+  float *x = st_malloc((size_t)(count * item->shape.columns), sizeof *x);
+  setun_status s = x ? st_item_floats(r, row, count, x, err) : st_fail_memory(err, item->name);
+  if (s == SETUN_OK) {
+    s = q->ternary(q->context, item->name, item->shape, item->format, row, count, x, trits, scales, err);
+  }
+  st_free(x);
+  return s;
+}
+
 setun_status st_item_trits(st_item_reader *r, uint64_t row, uint64_t count, uint64_t group, int8_t *trits,
                            float *scales, setun_error *err) {
   uint64_t k = r->item->shape.columns;
+  if (r->item->quantized) return quantize_floats(r, row, count, trits, scales, err);
   while (count) {
     uint64_t inner, n;
     const st_item_source *piece;
@@ -257,7 +271,7 @@ static setun_status write_rows(st_conversion *p, const st_item *item, st_output 
         item->format->ops->encode(item->format, item->shape, &strip, x, bytes);
     }
     if (s == SETUN_OK && values) {
-      int64_t bad = st_format_check_scales(item->format, bytes, strip.bytes);
+      int64_t bad = st_format_check_scales(item->format, k, bytes, strip.bytes);
       if (bad >= 0) {
         s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: weights too large for %s in row %llu", item->name,
                     item->format->name, (unsigned long long)(row + (uint64_t)bad / row_bytes));
@@ -350,7 +364,7 @@ static setun_status write_tail(const st_item *item, st_output *out, setun_error 
 static setun_status write_trits(st_conversion *p, const st_item *item, st_output *out, setun_error *err) {
   uint64_t k = item->shape.columns, chunk = st_item_chunk(item);
   trit_writer w = {.p = p, .item = item};
-  w.reader = (st_item_reader){.d = p->d, .item = item, .round = p->o->round_scales};
+  w.reader = (st_item_reader){.d = p->d, .item = item, .quantizer = p->o->quantizer, .round = p->o->round_scales};
   w.group = item->format->scales == ST_SCALE_BLOCK ? item->format->block : k;
   w.trits = st_malloc((size_t)(chunk * k), 1);
   w.scales = st_malloc((size_t)(chunk * (k / w.group)), sizeof *w.scales);

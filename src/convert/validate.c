@@ -37,8 +37,8 @@ static int64_t check_strip(const st_format *format, st_shape shape, const st_str
                            bool strict, float_buffer *floats) {
   if (!st_format_is_ternary(format)) {
     bool plain = format->block == 1 && !strict;
-    int64_t at =
-        plain ? check_floats(format, shape, strip, bytes, floats) : st_format_check_scales(format, bytes, strip->bytes);
+    int64_t at = plain ? check_floats(format, shape, strip, bytes, floats)
+                       : st_format_check_scales(format, shape.columns, bytes, strip->bytes);
     return at < 0 ? at : at + (int64_t)strip->offset;
   }
   if (format->ops->two_is_valid && !strict) return -1;
@@ -187,7 +187,7 @@ static void close_pass(trit_pass *t) {
 
 static setun_status open_pass(const st_conversion *p, const st_item *item, trit_pass *t, setun_error *err) {
   uint64_t k = item->shape.columns;
-  t->reader = (st_item_reader){.d = p->d, .item = item, .round = p->o->round_scales};
+  t->reader = (st_item_reader){.d = p->d, .item = item, .quantizer = p->o->quantizer, .round = p->o->round_scales};
   t->chunk = st_item_chunk(item);
   t->group = item->format->scales == ST_SCALE_BLOCK ? item->format->block : k;
   t->trits = st_malloc((size_t)(t->chunk * k), 1);

@@ -232,13 +232,32 @@ static void pack_blocks(st_form form, const st_format *format, size_t columns, c
   }
 }
 
+// Rows of bytes with one scale: one block of all columns, with zero points of 0.
+static void pack_whole_rows(st_form form, const st_format *format, size_t columns, const uint8_t *rows, size_t count,
+                            uint8_t *group) {
+  size_t bytes = (size_t)st_format_row_bytes(format, columns);
+  st_coding c = st_coding_of(form);
+  for (size_t r = 0; r < count; r++, rows += bytes) {
+    const uint8_t *codes = rows + format->ops->row_head;
+    uint8_t *out = group + c.head;
+    memcpy(group + 2 * r, rows, 2);
+    for (size_t k = 0; k < columns; k += ST_STEP, out += st_step_bytes(form))
+      pack_step(c.low, c.high, codes + k, r, out);
+  }
+}
+
 void st_form_pack(st_form form, const st_format *format, size_t columns, uint32_t block, const void *rows,
                   const float *scales, size_t count, uint8_t *group) {
   memset(group, 0, st_form_group_bytes(form, columns, block));
   st_coding c = st_coding_of(form);
   switch (forms[form].rows) {
   case ST_FORM_FLOATS: pack_floats(form, columns, rows, count, group); break;
-  case ST_FORM_BLOCKS: pack_blocks(form, format, columns, rows, count, group); break;
+  case ST_FORM_BLOCKS:
+    if (format->ops->row_head)
+      pack_whole_rows(form, format, columns, rows, count, group);
+    else
+      pack_blocks(form, format, columns, rows, count, group);
+    break;
   case ST_FORM_TRITS:
     if (c.kind == ST_KIND_FIVES)
       st_form_pack_fives(form, columns, block, rows, scales, count, group);

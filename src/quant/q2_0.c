@@ -27,5 +27,5 @@ static const st_ternary_rows q2_0_128 = {
     .step = 128, .step_bytes = 34, .unpack = q2_0_unpack, .pack = q2_0_pack, .check = q2_0_check};
 static const st_code_layout q2_0_codes = {.step = 64, .step_bytes = 18, .lead = 2, .width = 1, .next = 2};
 static const st_code_layout q2_0_128_codes = {.step = 128, .step_bytes = 34, .lead = 2, .width = 1, .next = 2};
-const st_format_ops st_ops_q2_0 = ST_TERNARY_OPS(&q2_0, &q2_0_codes, true);
+const st_format_ops st_ops_q2_0 = {ST_TERNARY_FIELDS(&q2_0, &q2_0_codes), .two_is_valid = true, .scheme = "ternary-64"};
 const st_format_ops st_ops_q2_0_128 = ST_TERNARY_OPS(&q2_0_128, &q2_0_128_codes, true);

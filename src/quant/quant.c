@@ -97,7 +97,10 @@ bool st_format_is_ambiguous(const st_format *format) {
 // False on overflow.
 static bool row_bytes(const st_format *format, uint64_t columns, uint64_t *bytes) {
   const st_ternary_rows *rows = format->ops->rows;
-  if (!rows) return st_mul_u64(columns / format->block, format->block_bytes, bytes);
+  if (!rows) {
+    return st_mul_u64(columns / format->block, format->block_bytes, bytes) &&
+           st_add_u64(*bytes, format->ops->row_head, bytes);
+  }
   // A partial step takes whole bytes.
   uint64_t tail = (columns % rows->step * rows->step_bytes + rows->step - 1) / rows->step;
   return st_mul_u64(columns / rows->step, rows->step_bytes, bytes) && st_add_u64(*bytes, tail + rows->head, bytes);
@@ -123,10 +126,13 @@ setun_status st_format_size(const st_format *format, st_shape shape, uint64_t *b
   return SETUN_OK;
 }
 
-int64_t st_format_check_scales(const st_format *format, const void *data, uint64_t bytes) {
+int64_t st_format_check_scales(const st_format *format, uint64_t columns, const void *data, uint64_t bytes) {
   const st_value_block *value = format->ops->value;
   const uint8_t *block = data;
   const uint16_t exponent = format->ops->bfloat ? 0x7F80 : 0x7C00;
+  uint64_t row = format->ops->row_head ? st_format_row_bytes(format, columns) : bytes;
+  for (uint64_t at = 0; format->ops->row_head && at + 2 <= bytes; at += row)
+    if ((st_load_u16(block + at) & exponent) == exponent) return (int64_t)at;
   for (uint32_t i = 0; value && i < value->n_scales; i++)
     for (uint64_t at = value->scale_at[i]; at + 2 <= bytes; at += format->block_bytes)
       if ((st_load_u16(block + at) & exponent) == exponent) return (int64_t)at;

@@ -122,16 +122,18 @@ struct st_format_ops {
   const char *digits;            // the value of the key setun.t5.digits in its files; NULL: none
   st_format_id wider;            // floats that are only read: the format that is written and holds them exactly
   st_format_id packed_as;        // another format whose form in the kernels it takes; 0: none
-  bool zero_points;              // integers with a scale and a zero point a block, see st_zp_format
-  bool halved;                   // the values of its codes are doubled, and its scales are halved for that
-  uint16_t exponent;             // plain floats: the exponent's bits in the upper half of the number's last four bytes
-  uint8_t affine_bits;           // of MLX's groups: bits of a code; 0: another format
-  bool bfloat;                   // half-precision scales and minimums are bfloat16
-  uint8_t row_parts;             // bytes fill 1 / row_parts as many rows, each for one row of every part; or 0
-  bool of_int8_models;           // only models trained for int8 activations are published in it
-  bool is_usual;                 // assumed if nothing in a file distinguishes it from the later readings
-  uint8_t synthetic;             // st_synthetic_part that it is the default of
-  bool has_input_scales;         // its files also have scales of activations, for other processors
+  const char *scheme;            // what quantization calls it besides its name; NULL: nothing
+  uint8_t row_head;      // value formats: bytes of a row before its blocks, first the half-precision scale of all
+  bool zero_points;      // integers with a scale and a zero point a block, see st_zp_format
+  bool halved;           // the values of its codes are doubled, and its scales are halved for that
+  uint16_t exponent;     // plain floats: the exponent's bits in the upper half of the number's last four bytes
+  uint8_t affine_bits;   // of MLX's groups: bits of a code; 0: another format
+  bool bfloat;           // half-precision scales and minimums are bfloat16
+  uint8_t row_parts;     // bytes fill 1 / row_parts as many rows, each for one row of every part; or 0
+  bool of_int8_models;   // only models trained for int8 activations are published in it
+  bool is_usual;         // assumed if nothing in a file distinguishes it from the later readings
+  uint8_t synthetic;     // st_synthetic_part that it is the default of
+  bool has_input_scales; // its files also have scales of activations, for other processors
 
   // Formats whose tensors are not simply one row's bytes after the other (i2_s, t16, hf-u8); NULL for the others.
   // Bytes of the whole tensor. Errors: K no multiple of the block, overflow.
@@ -243,8 +245,8 @@ void st_format_strip_scales(const st_format *format, st_shape shape, const st_st
 bool st_format_holds_all(const st_format *format);
 int64_t st_format_check_trits(const st_format *format, uint64_t columns, const int8_t *row);
 // The first half-precision scale of a value format that is infinite or NaN, or its first invalid code, in `bytes`
-// of whole blocks: its byte offset; -1: all are valid, or the format has none.
-int64_t st_format_check_scales(const st_format *format, const void *data, uint64_t bytes);
+// of whole rows, or blocks: its byte offset; -1: all are valid, or the format has none.
+int64_t st_format_check_scales(const st_format *format, uint64_t columns, const void *data, uint64_t bytes);
 // Whether a tensor of that shape may be written: the format is one that Setun writes, and its rows are whole blocks
 // also where existing files run on across rows (i2_s). Errors: as st_format_size, and SETUN_ERROR_UNSUPPORTED.
 setun_status st_format_writable(const st_format *format, st_shape shape, setun_error *err);

@@ -77,5 +77,5 @@ static const st_ternary_rows tq1_0 = {
     .step = 256, .step_bytes = 54, .scale_at = 52, .unpack = tq1_0_unpack, .pack = tq1_0_pack, .check = tq1_0_check};
 static const st_ternary_rows ptq1_0 = {
     .step = 128, .step_bytes = 28, .scale_at = 26, .unpack = ptq1_0_unpack, .pack = ptq1_0_pack, .check = ptq1_0_check};
-const st_format_ops st_ops_tq1_0 = ST_TERNARY_OPS(&tq1_0, NULL, false);
-const st_format_ops st_ops_ptq1_0 = ST_TERNARY_OPS(&ptq1_0, NULL, false);
+const st_format_ops st_ops_tq1_0 = {ST_TERNARY_FIELDS(&tq1_0, NULL), .scheme = "ternary-256"};
+const st_format_ops st_ops_ptq1_0 = {ST_TERNARY_FIELDS(&ptq1_0, NULL), .scheme = "ternary-128"};

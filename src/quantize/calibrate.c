@@ -76,7 +76,7 @@ static setun_status add_matrix(st_calibrated *c, st_model *m, const st_bound *b,
   matrix *x = &c->items[c->n++];
   *x = (matrix){.bound = b, .name = w->data->name, .format = f, .linear = linear, .layer = b->layer};
   x->offset = *offset;
-  x->bytes = w->shape.rows * st_format_row_bytes(f, w->shape.columns);
+  x->bytes = w->shape.rows * st_codes_bytes(f, w->shape.columns);
   *offset += x->bytes;
   return SETUN_OK;
 }
@@ -91,7 +91,8 @@ static setun_status list_matrices(st_calibrated *c, st_model *m, const st_calibr
     const st_bound *b = &c->weights.items[i];
     bool matrix_of_layer = b->layer >= 0 && st_role_get(b->role)->kind == ST_KIND_LINEAR;
     const st_format *f = matrix_of_layer ? st_recipe_format(o->recipe, b->weight.data->name) : NULL;
-    if (!f || f == b->weight.format || (b->expert >= 0 && ++experts)) continue;
+    bool exact = f && (f == b->weight.format || (st_format_is_ternary(f) && st_weight_is_ternary(&b->weight)));
+    if (!f || exact || (b->expert >= 0 && ++experts)) continue;
     if (b->layer != layer) offset = 0, layer = b->layer;
     s = add_matrix(c, m, b, f, &offset, err);
   }
@@ -101,6 +102,40 @@ static setun_status list_matrices(st_calibrated *c, st_model *m, const st_calibr
   }
   if (s == SETUN_OK && !c->n) s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "none of its matrices can be calibrated");
   return s;
+}
+
+// ---- ternary formats ----------------------------------------------------------------------------------------------
+
+static setun_status measure_matrix(const st_calibrated *c, const matrix *m, st_ternary_loss *loss, setun_error *err) {
+  const st_weight *w = &m->bound->weight;
+  size_t k = (size_t)w->shape.columns;
+  st_magnitude *room = st_malloc(k, sizeof *room);
+  float *x = st_malloc(k, 2 * sizeof *x), *scales = x + k;
+  int8_t *trits = st_malloc(k, 1);
+  st_row_reader r = {0};
+  setun_status s =
+      room && x && trits ? st_row_reader_open(c->weights.directory, w, &r, err) : st_fail_memory(err, m->name);
+  for (uint64_t row = 0; row < w->shape.rows && s == SETUN_OK; row++) {
+    s = st_read_floats(&r, row, 1, x, err);
+    if (s != SETUN_OK) break;
+    st_ternary_row(m->format, k, x, NULL, room, trits, scales);
+    st_ternary_loss_add(loss, m->name, m->format, 1, k, x, trits, scales);
+  }
+  st_row_reader_close(&r);
+  st_free(room);
+  st_free(x);
+  st_free(trits);
+  return s;
+}
+
+// Before a long calibration: what ternary formats would lose by rounding.
+static setun_status measure_ternary(const st_calibrated *c, const st_calibration *o, setun_error *err) {
+  st_ternary_loss loss = {0};
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < c->n && s == SETUN_OK; i++) {
+    if (st_format_is_ternary(c->items[i].format)) s = measure_matrix(c, &c->items[i], &loss, err);
+  }
+  return s == SETUN_OK ? st_ternary_loss_judge(&loss, o->force, o->placement.log, err) : s;
 }
 
 // A hash of everything that a layer's result depends on.
@@ -250,8 +285,8 @@ static setun_status quantize_matrix(calibration *c, const matrix *m, const st_co
   float *x = st_malloc((size_t)(w->shape.rows * w->shape.columns), sizeof *x);
   setun_status s = x ? read_floats(c, w, x) : st_fail_memory(c->err, m->name);
   if (s == SETUN_OK) s = st_compensate(shared, m->format, w->shape.rows, x, c->pool, bytes + m->offset, c->err);
-  if (s == SETUN_OK) {
-    int64_t bad = st_format_check_scales(m->format, bytes + m->offset, m->bytes);
+  if (s == SETUN_OK && !st_format_is_ternary(m->format)) {
+    int64_t bad = st_format_check_scales(m->format, w->shape.columns, bytes + m->offset, m->bytes);
     if (bad >= 0)
       s = st_fail(c->err, SETUN_ERROR_UNSUPPORTED, "%s: weights too large for %s", m->name, m->format->name);
   }
@@ -290,6 +325,36 @@ static setun_status make_layer(calibration *c, uint32_t layer, uint8_t *bytes) {
   return s;
 }
 
+// Rows of codes of a ternary format.
+static void split(const st_format *f, uint64_t rows, uint64_t columns, const uint8_t *codes, int8_t *trits,
+                  float *scales) {
+  size_t groups = (size_t)(columns / st_ternary_group(f, columns));
+  for (uint64_t row = 0; row < rows; row++) {
+    memcpy(scales, codes, groups * sizeof *scales);
+    codes += groups * sizeof *scales, scales += groups;
+    memcpy(trits, codes, (size_t)columns);
+    codes += columns, trits += columns;
+  }
+}
+
+static void decode(const matrix *m, const uint8_t *codes, float *x) {
+  st_shape shape = m->bound->weight.shape;
+  const st_strip all = {.count = shape.rows, .bytes = m->bytes};
+  if (!st_format_is_ternary(m->format)) {
+    m->format->ops->decode(m->format, shape, &all, codes, x);
+    return;
+  }
+  uint64_t group = st_ternary_group(m->format, shape.columns), bytes = m->bytes / shape.rows;
+  for (uint64_t row = 0; row < shape.rows; row++, codes += bytes) {
+    const uint8_t *trits = codes + shape.columns / group * sizeof(float);
+    for (uint64_t k = 0; k < shape.columns; k++) {
+      float d;
+      memcpy(&d, codes + k / group * sizeof d, sizeof d);
+      *x++ = (float)(int8_t)trits[k] * d;
+    }
+  }
+}
+
 // Replaces the original matrix in the model by the quantized one.
 static setun_status replace(calibration *c, const matrix *m, const uint8_t *bytes) {
   const st_backend *b = c->model->backend;
@@ -301,12 +366,17 @@ static setun_status replace(calibration *c, const matrix *m, const uint8_t *byte
   float *x = NULL;
   st_dmatrix *made = NULL;
   setun_status s = b->matrix_new(c->model->device, &desc, &made, c->err);
-  if (s == SETUN_OK && info.rows == ST_ROWS_FLOAT) {
-    st_strip all = {.count = n, .bytes = m->bytes};
-    x = st_malloc((size_t)(n * k), sizeof *x);
-    if (x) m->format->ops->decode(m->format, desc.shape, &all, rows.data, x);
-    rows.data = x;
+  if (s == SETUN_OK && info.rows != ST_ROWS_BYTES) {
+    x = st_malloc((size_t)(n * k), 2 * sizeof *x); // floats, or scales and trits
     if (!x) s = st_fail_memory(c->err, m->name);
+  }
+  if (x && info.rows == ST_ROWS_FLOAT) {
+    decode(m, rows.data, x);
+    rows.data = x;
+  } else if (x && info.rows == ST_ROWS_TRITS) {
+    int8_t *trits = (int8_t *)(x + n * k);
+    split(m->format, n, k, rows.data, trits, x);
+    rows.data = trits, rows.scales = x;
   }
   if (s == SETUN_OK) s = b->matrix_write(made, &rows, c->err);
   if (s == SETUN_OK && b->matrix_finalize) s = b->matrix_finalize(c->model->device, made, c->pool, c->err);
@@ -420,6 +490,7 @@ setun_status st_calibrate(const st_directory *d, const st_calibration *o, st_cal
   }
   setun_status s = load(c, d, o, err);
   if (s == SETUN_OK) s = list_matrices(c, c->placement->model, o, err);
+  if (s == SETUN_OK) s = measure_ternary(c, o, err);
   if (s == SETUN_OK) {
     c->identity = identity_of(c, c->placement->model, o);
     s = run_layers(c, o, err);
@@ -434,12 +505,16 @@ setun_status st_calibrate(const st_directory *d, const st_calibration *o, st_cal
   return s;
 }
 
+static const matrix *calibrated_matrix(const st_calibrated *c, const char *name) {
+  for (size_t i = 0; i < c->n; i++) {
+    if (!strcmp(c->items[i].name, name)) return &c->items[i];
+  }
+  return NULL;
+}
+
 setun_status st_calibrated_rows(const st_calibrated *c, const char *name, uint64_t row, uint64_t count, void *bytes,
                                 bool *found, setun_error *err) {
-  const matrix *m = NULL;
-  for (size_t i = 0; i < c->n && !m; i++) {
-    if (!strcmp(c->items[i].name, name)) m = &c->items[i];
-  }
+  const matrix *m = calibrated_matrix(c, name);
   *found = m != NULL;
   if (!m) return SETUN_OK;
   uint64_t row_bytes = m->bytes / m->bound->weight.shape.rows;
@@ -451,6 +526,18 @@ setun_status st_calibrated_rows(const st_calibrated *c, const char *name, uint64
     st_file_close(&file);
   }
   st_free(path);
+  return s;
+}
+
+setun_status st_calibrated_trits(const st_calibrated *c, const char *name, uint64_t row, uint64_t count, int8_t *trits,
+                                 float *scales, bool *found, setun_error *err) {
+  const matrix *m = calibrated_matrix(c, name);
+  *found = m != NULL;
+  if (!m) return SETUN_OK;
+  uint8_t *codes = st_malloc((size_t)count, (size_t)(m->bytes / m->bound->weight.shape.rows));
+  setun_status s = codes ? st_calibrated_rows(c, name, row, count, codes, found, err) : st_fail_memory(err, name);
+  if (s == SETUN_OK) split(m->format, count, m->bound->weight.shape.columns, codes, trits, scales);
+  st_free(codes);
   return s;
 }
 

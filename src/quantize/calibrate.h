@@ -16,6 +16,7 @@ typedef struct st_calibration {
   uint32_t n_windows, window;
   st_placement_options placement; // its progress function is also called during calibration
   const char *target;
+  bool force; // also where ternary formats are far from the floats
 } st_calibration;
 
 // The quantized matrices. Only the list of them is in memory.
@@ -28,6 +29,9 @@ setun_status st_calibrate(const st_directory *source, const st_calibration *opti
 // Rows of a matrix of the target; *found is false where it was not calibrated.
 setun_status st_calibrated_rows(const st_calibrated *calibrated, const char *name, uint64_t row, uint64_t count,
                                 void *bytes, bool *found, setun_error *err);
+// The same for a matrix of a ternary format: int8 [count, columns], and the scales of its groups.
+setun_status st_calibrated_trits(const st_calibrated *calibrated, const char *name, uint64_t row, uint64_t count,
+                                 int8_t *trits, float *scales, bool *found, setun_error *err);
 // With `finished` also removes the layers' files. NULL is fine.
 void st_calibrated_free(st_calibrated *calibrated, bool finished);
 

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "quant/fit.h"
 #include "quant/s24.h"
+#include "quantize/ternary.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -142,6 +143,7 @@ typedef struct {
   float *work, *d;
   int *zero;
   uint8_t *codes;
+  st_magnitude *sizes;
 } row_room;
 
 static void zero_points(const st_compensation *c, const st_format *f, const float *row, const row_room *room,
@@ -157,6 +159,21 @@ static void zero_points(const st_compensation *c, const st_format *f, const floa
   for (uint32_t g = 0; g < groups; g++, bytes += f->block_bytes) {
     st_zp_store(f, st_f16_from_f32(room->d[g]), room->zero[g], room->codes + g * f->block, bytes);
   }
+}
+
+// ---- trits --------------------------------------------------------------------------------------------------------
+
+// Integers from 0 to 2 with a zero point of 1.
+static void trits(const st_compensation *c, const st_format *f, const float *row, const row_room *room,
+                  uint8_t *bytes) {
+  uint32_t group = (uint32_t)st_ternary_group(f, c->n), groups = c->n / group;
+  const st_group_scales s = {room->d, room->zero, group, 2};
+  st_ternary_row(f, c->n, row, c->importance, room->sizes, (int8_t *)room->codes, room->d);
+  for (uint32_t g = 0; g < groups; g++) room->zero[g] = 1;
+  st_compensate_row(c, &s, row, room->work, room->codes);
+  memcpy(bytes, room->d, groups * sizeof *room->d);
+  bytes += groups * sizeof *room->d;
+  for (uint32_t i = 0; i < c->n; i++) bytes[i] = (uint8_t)(room->codes[i] - 1);
 }
 
 // ---- two of four --------------------------------------------------------------------------------------------------
@@ -193,11 +210,16 @@ static void two_of_four(const st_compensation *c, const st_format *f, const floa
 // ---- matrices -----------------------------------------------------------------------------------------------------
 
 bool st_is_ordered(const st_format *f) {
-  return f->ops->zero_points;
+  return f->ops->zero_points || st_format_is_ternary(f);
 }
 
 static bool is_compensated(const st_format *f) {
-  return f->ops->zero_points || f->ops->invalid;
+  return st_is_ordered(f) || f->ops->invalid;
+}
+
+uint64_t st_codes_bytes(const st_format *f, uint64_t columns) {
+  if (!st_format_is_ternary(f)) return st_format_row_bytes(f, columns);
+  return columns / st_ternary_group(f, columns) * sizeof(float) + columns;
 }
 
 typedef struct {
@@ -214,6 +236,8 @@ static void code_row(const job *j, const row_room *room, uint64_t row) {
   uint8_t *bytes = j->bytes + row * j->row_bytes;
   if (!is_compensated(j->format))
     st_fit_rows(j->format, 1, j->c->n, weights, j->c->importance, bytes);
+  else if (st_format_is_ternary(j->format))
+    trits(j->c, j->format, weights, room, bytes);
   else if (st_is_ordered(j->format))
     zero_points(j->c, j->format, weights, room, bytes);
   else
@@ -224,8 +248,8 @@ static void code_part(void *context, int index, int threads) {
   job *j = context;
   size_t n = j->c->n, first, last;
   row_room room = {st_malloc(n, sizeof *room.work), st_malloc(n, sizeof *room.d), st_malloc(n, sizeof *room.zero),
-                   st_malloc(n, 1)};
-  bool ok = room.work && room.d && room.zero && room.codes;
+                   st_malloc(n, 1), st_malloc(n, sizeof *room.sizes)};
+  bool ok = room.work && room.d && room.zero && room.codes && room.sizes;
   if (!ok) atomic_store(&j->failed, true);
   st_pool_share((size_t)j->rows, 1, index, threads, &first, &last);
   for (size_t row = first; row < last && ok; row++) code_row(j, &room, row);
@@ -233,12 +257,13 @@ static void code_part(void *context, int index, int threads) {
   st_free(room.d);
   st_free(room.zero);
   st_free(room.codes);
+  st_free(room.sizes);
 }
 
 setun_status st_compensate(const st_compensation *c, const st_format *format, uint64_t rows, const float *weights,
                            st_pool *pool, uint8_t *bytes, setun_error *err) {
   job j = {.c = c, .format = format, .rows = rows, .weights = weights, .bytes = bytes};
-  j.row_bytes = st_format_row_bytes(format, c->n);
+  j.row_bytes = st_codes_bytes(format, c->n);
   atomic_init(&j.failed, false);
   st_pool_run(pool, code_part, &j);
   return atomic_load(&j.failed) ? st_fail_memory(err, "a row's codes") : SETUN_OK;

@@ -47,8 +47,12 @@ typedef struct st_group_scales {
 void st_compensate_row(const st_compensation *c, const st_group_scales *s, const float *row, float *work,
                        uint8_t *codes);
 
-// Rows of a matrix of finite floats [rows][n], as the format's bytes. Formats that are not compensated are rounded,
-// with the inputs' squares as importances.
+// Bytes of a row of codes: the format's own, or, for ternary formats, the scales of its groups as float32 and then a
+// trit a byte, since they are packed only when all rows are known.
+uint64_t st_codes_bytes(const st_format *format, uint64_t columns);
+
+// Rows of a matrix of finite floats [rows][n], as codes. Formats that are not compensated are rounded, with the inputs'
+// squares as importances.
 setun_status st_compensate(const st_compensation *c, const st_format *format, uint64_t rows, const float *weights,
                            st_pool *pool, uint8_t *bytes, setun_error *err);
 

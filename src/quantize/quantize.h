@@ -5,6 +5,7 @@
 
 #include "base/pool.h"
 #include "convert/convert.h"
+#include "quantize/ternary.h"
 
 // A pattern, with * and ?, for names of tensors in the target, and their format. The first line that matches is used.
 typedef struct st_recipe_line {
@@ -20,7 +21,8 @@ typedef struct st_recipe {
 
 // The format of that name, if matrices can be quantized to it; otherwise NULL.
 const st_format *st_scheme_by_name(const char *name);
-bool st_format_is_scheme(const st_format *format);
+// The names of schemes, an index each, NULL past the last: formats, and what quantization calls some of them.
+const char *st_scheme_name(size_t index);
 
 // One format for all; or the lines "PATTERN = FORMAT" of a text file, # begins a comment, and "keep" is a format.
 // Errors name the line.
@@ -35,9 +37,13 @@ typedef struct st_rounding {
   const st_recipe *recipe;                // must outlive the rounding, like `calibrated`
   const struct st_calibrated *calibrated; // NULL: no matrix is
   st_pool *pool;
+  bool force; // also floats that ternary weights are far from
+  const st_log *log;
+  st_ternary_loss loss; // of the matrices that are rounded
 } st_rounding;
 
-// Rounds each weight to the nearest code, except in calibrated matrices, whose codes are used.
+// Rounds each weight to the nearest code, except in calibrated matrices, whose codes are used. Ternary formats get the
+// scales of least squared error.
 st_quantizer st_rounding_quantizer(st_rounding *rounding);
 
 #endif

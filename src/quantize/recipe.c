@@ -2,23 +2,37 @@
 #define _POSIX_C_SOURCE 200809L
 #include "base/file.h"
 #include "base/memory.h"
-#include "quant/fit.h"
-#include "quantize/calibrate.h"
+#include "quantize/quantize.h"
 
 #include <fnmatch.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { RECIPE_MOST = 1 << 20 };
 
-bool st_format_is_scheme(const st_format *f) {
-  return !st_format_is_ternary(f) && f->block > 1 && f->ops->encode && f->gguf_type >= 0;
+static bool is_scheme(const st_format *f) {
+  if (f->gguf_type < 0) return false;
+  if (st_format_is_ternary(f)) return f->ops->pack && st_format_holds_all(f) && !f->ops->of_int8_models;
+  return f->block > 1 && f->ops->encode && !f->ops->row_head;
 }
 
 const st_format *st_scheme_by_name(const char *name) {
-  const st_format *f = st_format_by_name(name);
-  return f && st_format_is_scheme(f) ? f : NULL;
+  for (int id = 0; id < ST_FORMAT_COUNT; id++) {
+    const st_format *f = st_format_get((st_format_id)id);
+    const char *other = f->ops->scheme;
+    if (is_scheme(f) && (!strcmp(f->name, name) || (other && !strcmp(other, name)))) return f;
+  }
+  return NULL;
+}
+
+const char *st_scheme_name(size_t index) {
+  for (int id = 0; id < ST_FORMAT_COUNT; id++) {
+    const st_format *f = st_format_get((st_format_id)id);
+    if (!is_scheme(f)) continue;
+    if (index-- == 0) return f->name;
+    if (f->ops->scheme && index-- == 0) return f->ops->scheme;
+  }
+  return NULL;
 }
 
 void st_recipe_free(st_recipe *r) {
@@ -89,47 +103,9 @@ setun_status st_recipe_load(const char *path, st_recipe *r, setun_error *err) {
   return s;
 }
 
-// ---- rounding -----------------------------------------------------------------------------------------------------
-
 const st_format *st_recipe_format(const st_recipe *r, const char *name) {
   for (size_t i = 0; i < r->n; i++) {
     if (!fnmatch(r->lines[i].pattern, name, 0)) return r->lines[i].format;
   }
   return NULL;
-}
-
-static const st_format *format_of(void *context, const char *name, st_shape shape) {
-  (void)shape;
-  return st_recipe_format(((const st_rounding *)context)->recipe, name);
-}
-
-typedef struct {
-  const st_format *format;
-  uint64_t rows, columns, row_bytes;
-  const float *x;
-  uint8_t *bytes;
-} encode_job;
-
-static void encode_part(void *context, int index, int threads) {
-  const encode_job *j = context;
-  size_t first, last;
-  st_pool_share((size_t)j->rows, 1, index, threads, &first, &last);
-  if (first == last) return;
-  st_fit_rows(j->format, last - first, j->columns, j->x + first * j->columns, NULL, j->bytes + first * j->row_bytes);
-}
-
-static setun_status encode(void *context, const char *name, st_shape shape, const st_format *format, uint64_t row,
-                           uint64_t count, const float *x, void *bytes, setun_error *err) {
-  const st_rounding *r = context;
-  bool found = false;
-  setun_status s = SETUN_OK;
-  if (r->calibrated) s = st_calibrated_rows(r->calibrated, name, row, count, bytes, &found, err);
-  if (s != SETUN_OK || found) return s;
-  encode_job j = {format, count, shape.columns, st_format_row_bytes(format, shape.columns), x, bytes};
-  st_pool_run(r->pool, encode_part, &j);
-  return SETUN_OK;
-}
-
-st_quantizer st_rounding_quantizer(st_rounding *rounding) {
-  return (st_quantizer){.context = rounding, .format = format_of, .encode = encode};
 }

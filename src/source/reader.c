@@ -428,7 +428,7 @@ setun_status st_read_bytes(st_row_reader *reader, uint64_t row, uint64_t count, 
                    w->name, w->format->name, w->scale->name);
   }
   if ((s = copy_bytes(reader, row, count, bytes, out, err)) != SETUN_OK) return s;
-  int64_t bad = st_format_check_scales(w->format, out, count * bytes);
+  int64_t bad = st_format_check_scales(w->format, w->shape.columns, out, count * bytes);
   if (bad < 0) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected finite scales, found an infinity or NaN in row %" PRIu64,
                  w->name, row + (uint64_t)bad / bytes);

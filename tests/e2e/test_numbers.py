@@ -292,7 +292,7 @@ class SyntheticTest(FolderCase):
         self.fails(2, "bench", "--synthetic", "tiny", "--format", "q17", mentions=["'q17'", "i2_s|", "|q4_1|"])
         self.fails(2, "bench", TALES, "--buffer", "4K", mentions=["1.0 MiB to 64.0 TiB", "'4K'"])
         formats = set("i2_s|i2_s-arm|i2_s-x4|tq1_0|tq2_0|q2_0|q2_0-128|pq2_0|ptq1_0|stq1_0|stq1_0-42|iq1_bn|iq2_bn|t2|t5|t16|f32|f16|bf16|"
-                      "q8_0|q2_k|q4_k|q6_k|q5_0|q5_1|q4_0|q4_1|zp2-32|zp2-64|zp2-128|zp3-32|zp3-64|zp3-128|zp4-32|zp4-64|zp4-128|zp8-32|"
+                      "q8_0|int8-row|q2_k|q4_k|q6_k|q5_0|q5_1|q4_0|q4_1|zp2-32|zp2-64|zp2-128|zp3-32|zp3-64|zp3-128|zp4-32|zp4-64|zp4-128|zp8-32|"
                       "zp8-64|zp8-128|2:4-int4-32|2:4-int4-64|2:4-int4-128|2:4-fp4-32|2:4-fp4-64|2:4-fp4-128".split("|"))
         text = "".join(self.good("bench", "--help").decode().split())
         for option in ("--format", "--head"):

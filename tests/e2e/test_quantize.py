@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """The command quantize: formats, recipes, what is kept and what is refused; the loss, by perplexity --against."""
+import array
 import json
+import math
 import os
 import unittest
 
 import gguf
-from support import GOLDEN, TALES, FolderCase, main
+from support import GOLDEN, TALES, FolderCase, main, read_safetensors, setun
 
 MODEL = os.path.join(GOLDEN, "gguf", "llama3.gguf")
 IDS = [1, 17, 5, 203, 44, 90, 300, 2, 8, 77, 150, 31, 219, 6]
-Q4_0, Q8_0, ZP2_32 = 2, 8, 0x53540032
+Q4_0, Q8_0, ZP2_32, T5, INT8_ROW = 2, 8, 0x53540032, 0x53540005, 0x53540008
 
 
 class QuantizeTest(FolderCase):
@@ -54,11 +56,80 @@ class QuantizeTest(FolderCase):
         self.assertEqual((kinds["token_embd.weight"], kinds["output.weight"]), (Q8_0, 1))
         self.assertLess(self.loss(out), 1e-3)
 
+    def test_rows(self):
+        """Rows of 8-bit integers with one scale: less error than with the largest weight as 127, the same results as with the floats
+        that they mean, a scale that is not finite found, and other lengths refused."""
+        out, plain, logits = self.path("out.gguf"), self.path("plain.gguf"), []
+        self.good("quantize", MODEL, "-o", out, "--scheme", "q8_0", "--embedding", "int8-row", "--head", "int8-row")
+        kinds = self.kinds(out)
+        self.assertEqual({kinds[name] for name in ("token_embd.weight", "output.weight") if name in kinds}, {INT8_ROW})
+        before, after = (array.array("f", self.weights(path, "token_embd.weight")) for path in (MODEL, out))
+        ours = math.fsum((x - y) ** 2 for x, y in zip(before, after))
+        plainly = 0
+        for i in range(0, len(before), 64):
+            d = max(map(abs, before[i:i + 64])) / 127
+            plainly += math.fsum((x - d * round(x / d)) ** 2 for x in before[i:i + 64])
+        self.assertLess(ours, plainly)
+        self.good("convert", out, "-o", plain, "--to", "f32")
+        self.assertEqual(self.weights(plain, "token_embd.weight"), self.weights(out, "token_embd.weight"))
+        for model in (out, plain):
+            self.good("logits", model, "--ids", ",".join(map(str, IDS)), "-o", self.path("logits"), "--precise")
+            logits.append(read_safetensors(self.path("logits"))["logits"][1])
+        self.assertLess(max(abs(x - y) for x, y in zip(*logits)), 2e-5)
+        self.good("inspect", out, "--check")
+        with open(out, "r+b") as file:
+            file.seek(gguf.read(out)[1]["token_embd.weight"][2] + 5 * 66)
+            file.write(b"\x00\x7c")
+        self.fails(1, "inspect", out, "--check", mentions=["token_embd.weight", "330"])
+        self.fails(1, "logits", out, "--ids", "1", "-o", self.path("logits"), mentions=["token_embd.weight", "row 5"])
+
     def test_ternary_source(self):
         """Ternary weights are quantized from their values."""
         out = self.path("out.gguf")
         self.good("quantize", TALES, "-o", out, "--scheme", "q8_0")
         self.good("run", out, "-p", "Once", "-n", "4")
+
+    def test_ternary(self):
+        """Floats are refused with what would be lost, measured; forced, the loss is said, and calibration makes it less."""
+        out, share = self.path("out.gguf"), 0
+        refusal = self.fails(1, "quantize", MODEL, "-o", out, "--scheme", "ternary", mentions=["21 matrices", "not trained"])
+        self.assertFalse(os.path.exists(out))
+        told = setun("quantize", MODEL, "-o", out, "--scheme", "ternary", "--force").stderr.decode()
+        names = [name for name, kind in self.kinds(out).items() if kind == T5]
+        self.assertEqual(len(names), 21)
+        lost = whole = 0
+        for name in names:
+            x, y = (array.array("f", self.weights(path, name)) for path in (MODEL, out))
+            part, all_ = (math.fsum(a) for a in zip(*(((p - q) ** 2, p * p) for p, q in zip(x, y))))
+            lost, whole, share = lost + part, whole + all_, max(share, math.sqrt(part / all_))
+        for text in (refusal, told):
+            self.assertIn(f"differ by {100 * math.sqrt(lost / whole):.0f}% from", text)
+            self.assertIn(f"the most, {100 * share:.0f}%, in blk.", text)
+        rounded = self.loss(out)
+        text = self.path("text")
+        with open(text, "w", encoding="utf-8") as file:
+            file.write(" ".join(f"The {i}th of the sacks that the miller counted was heavier by {i * i % 97}." for i in range(400)))
+        calibration = ("--calibration", text, "--windows", "8", "--window", "64")
+        self.fails(1, "quantize", MODEL, "-o", out, "--scheme", "ternary", *calibration, mentions=["21 matrices", "not trained"])
+        self.good("quantize", MODEL, "-o", out, "--scheme", "ternary", "--force", *calibration)
+        self.assertEqual([name for name, kind in self.kinds(out).items() if kind == T5], names)
+        self.assertNotEqual(self.loss(out), rounded)
+        self.fails(1, "quantize", MODEL, "-o", out, "--scheme", "ternary", "--group", "64", "--force",
+                   mentions=["blk.0.ffn_down", "q2_0", "multiple of 64", "160", "a scale a row"])
+
+    def test_latent(self):
+        """Weights that were trained to be ternary become it exactly, as convert makes them."""
+        for source in (TALES, os.path.join(GOLDEN, "hf", "bitnet-latent")):
+            converted, quantized = self.path("converted.gguf"), self.path("quantized.gguf")
+            self.good("convert", source, "-o", converted, "--to", "t5")
+            self.good("quantize", source, "-o", quantized, "--scheme", "ternary")
+            found = []
+            for path in (converted, quantized):
+                tensors = gguf.read(path)[1]
+                first = min(offset for _, _, offset in tensors.values())
+                with open(path, "rb") as file:
+                    found.append(({name: (dims, kind, at - first) for name, (dims, kind, at) in tensors.items()}, file.read()[first:]))
+            self.assertEqual(*found)
 
     def test_recipe(self):
         recipe, out = self.path("recipe"), self.path("out.gguf")

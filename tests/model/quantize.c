@@ -117,17 +117,22 @@ static float *logits_of(const char *name, const uint32_t *resident_parts, size_t
   return out;
 }
 
-// GPTQ's tensors and 2:4 blocks, read for each pass, compute what they compute when they are resident.
+// GPTQ's tensors, 2:4 blocks and rows of one scale, read for each pass, compute what they compute when they are
+// resident.
 static void test_streamed(void **state) {
   (void)state;
   static const struct {
-    const char *target, *scheme;
-  } cases[] = {{"gptq", "zp4-32"}, {"sparse.gguf", "2:4-int4-32"}, {"float.gguf", "2:4-fp4-32"}};
+    const char *target, *scheme, *ends;
+  } cases[] = {{"gptq", "zp4-32", NULL},
+               {"sparse.gguf", "2:4-int4-32", NULL},
+               {"float.gguf", "2:4-fp4-32", NULL},
+               {"rows.gguf", "q8_0", "int8-row"}};
   const uint32_t none = 0;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     setun_quantize_params p = setun_quantize_params_default();
     setun_error err;
     p.scheme = cases[i].scheme;
+    p.embedding = p.head = cases[i].ends;
     if (setun_quantize(MODEL, path_of(cases[i].target), &p, &err) != SETUN_OK) fail_msg("%s", err.message);
     size_t n_vocab;
     float *resident = logits_of(cases[i].target, NULL, &n_vocab);
@@ -181,6 +186,7 @@ int main(void) {
                                      "bad.gguf.layer-0",
                                      "sparse.gguf",
                                      "float.gguf",
+                                     "rows.gguf",
                                      "gptq/config.json",
                                      "gptq/model.safetensors",
                                      "gptq/tokenizer.json",

@@ -119,7 +119,7 @@ static void check_blocks(const golden *g) {
   float *sum = calloc(g->n * g->k, sizeof *sum), *out = malloc(g->n * g->k * sizeof *out);
   for (size_t half = 0; half < halves; half++) {
     for (size_t n = 0; n < g->n; n++) make_row(g, f, n, half, rows + n * row_bytes);
-    assert_int_equal(st_format_check_scales(f, rows, g->n * row_bytes), -1);
+    assert_int_equal(st_format_check_scales(f, f->block, rows, g->n * row_bytes), -1);
     st_strip all = {.count = g->n, .bytes = g->n * row_bytes};
     f->ops->decode(f, (st_shape){g->n, g->k}, &all, rows, out);
     for (size_t i = 0; i < g->n * g->k; i++) sum[i] += out[i];
@@ -172,7 +172,7 @@ static void test_invalid(void **state) {
     int bad = st_s24_invalid(metadata);
     if (bad < 0) fail_msg("%08x: expected an invalid nibble", (unsigned)metadata);
     st_store_u32(block + 8, metadata);
-    assert_int_equal(st_format_check_scales(f, block, sizeof block), 8 + bad / 2);
+    assert_int_equal(st_format_check_scales(f, f->block, block, sizeof block), 8 + bad / 2);
   }
 }
 
@@ -207,7 +207,7 @@ static void test_encode(void **state) {
     for (size_t row = 0; row < values.rows; row++) {
       memcpy(in, (const uint8_t *)values.data + 4 * f->block * row, 4 * f->block);
       f->ops->encode(f, (st_shape){1, f->block}, &one, in, block);
-      assert_int_equal(st_format_check_scales(f, block, f->block_bytes), -1);
+      assert_int_equal(st_format_check_scales(f, f->block, block, f->block_bytes), -1);
       f->ops->decode(f, (st_shape){1, f->block}, &one, block, out);
       double lost = 0, all = 0;
       for (size_t j = 0; j < f->block; j++) lost += pow((double)(in[j] - out[j]), 2), all += pow((double)in[j], 2);

@@ -152,13 +152,19 @@ static bool allocate(st_device *d, const st_matrix_desc *desc, st_dmatrix *m, si
   return m->m.data || desc->ownership != ST_OWNED;
 }
 
+// Columns that share a scale, where a form has such blocks.
+static uint32_t block_of(const st_format *format, size_t columns) {
+  return format->ops->row_head ? (uint32_t)columns : format->block;
+}
+
 setun_status st_cpu_matrix_new(st_device *d, const st_matrix_desc *desc, st_dmatrix **matrix, setun_error *err) {
   setun_status s = check_matrix(d, desc, err);
   if (s != SETUN_OK) return s;
   const st_format *format = desc->format;
   st_form form = st_form_of(format);
   size_t columns = (size_t)desc->shape.columns, codes;
-  size_t group_bytes = st_form_group_bytes(form, columns, format->block);
+  uint32_t block = block_of(format, columns);
+  size_t group_bytes = st_form_group_bytes(form, columns, block);
   st_dmatrix *m = st_calloc(1, sizeof *m);
   if (!m || !st_mul_size(groups_of(desc->shape.rows), group_bytes, &codes) || !allocate(d, desc, m, codes)) {
     st_free(m);
@@ -167,7 +173,7 @@ setun_status st_cpu_matrix_new(st_device *d, const st_matrix_desc *desc, st_dmat
   m->m = (st_matrix){.form = form,
                      .rows = (size_t)desc->shape.rows,
                      .columns = columns,
-                     .block = format->block,
+                     .block = block,
                      .bfloat = format->ops->bfloat,
                      .group_bytes = group_bytes,
                      .data = m->m.data,
@@ -201,8 +207,8 @@ st_matrix_info st_cpu_matrix_info(const st_device *d, const st_matrix_desc *desc
   size_t columns = (size_t)desc->shape.columns;
   uint64_t groups = groups_of(desc->shape.rows);
   st_form final = final_form(d, format, activation_for(desc), columns);
-  return (st_matrix_info){.codes = groups * st_form_group_bytes(form, columns, format->block),
-                          .own = groups * st_form_group_bytes(final, columns, format->block),
+  return (st_matrix_info){.codes = groups * st_form_group_bytes(form, columns, block_of(format, columns)),
+                          .own = groups * st_form_group_bytes(final, columns, block_of(format, columns)),
                           .beside = st_form_has_row_scales(form) ? groups * ST_GROUP * sizeof(float) : 0,
                           .rows = rows_of(form),
                           .row_unit = ST_GROUP,
@@ -276,7 +282,7 @@ static void write_rows(st_dmatrix *m, const st_matrix_rows *r) {
   size_t row_bytes = columns; // of trits
   st_form_rows taken = st_form_rows_taken(m->m.form);
   if (taken == ST_FORM_FLOATS) row_bytes = columns * sizeof(float);
-  if (taken == ST_FORM_BLOCKS) row_bytes = columns / m->m.block * m->format->block_bytes;
+  if (taken == ST_FORM_BLOCKS) row_bytes = (size_t)st_format_row_bytes(m->format, columns);
   for (uint64_t i = 0; i < count; i += ST_GROUP) {
     size_t n = count - i < ST_GROUP ? (size_t)(count - i) : ST_GROUP;
     uint8_t *group = (uint8_t *)m->m.data + (size_t)((row + i) / ST_GROUP) * m->m.group_bytes;

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { WHOLE_ROWS = 256 }; // as a block: rows of one scale, where a format has them
+
 bool has_block(st_form form) {
   return st_coding_of(form).by_block;
 }
@@ -38,6 +40,8 @@ st_format format_for(st_form form, uint32_t block) {
     const st_format *f = st_format_get((st_format_id)id);
     if (st_format_is_ternary(f) || st_form_of(f) != form) continue;
     if (rows == ST_FORM_FLOATS) return (st_format){.id = f->id, .block = block};
+    if (f->ops->row_head && block == WHOLE_ROWS) return *f;
+    if (f->ops->row_head) continue;
     if (!found || (f->block == block && (block > ST_STEP || !f->ops->bfloat))) found = f;
   }
   if (found) return *found;
@@ -94,7 +98,11 @@ static float make_format_blocks(st_format f, size_t columns, mode how, uint8_t *
   for (size_t i = 0; i < size; i++) {
     bytes[i] = (uint8_t)(how == LARGEST ? 255 : how == SMALLEST || how == ZERO ? 0 : random_below(256));
   }
-  for (uint8_t *block = bytes; block < bytes + size; block += f.block_bytes) {
+  if (f.ops->row_head) { // its scale, and another byte for each that it takes
+    for (uint32_t i = 0; i < f.ops->row_head; i++) bytes[size + i] = (uint8_t)random_below(256);
+    st_store_f16(bytes, how == ONE_ELEMENT ? 0 : random_scale(how) * (how == LARGEST ? 65000 : 1));
+  }
+  for (uint8_t *block = bytes; f.ops->value && block < bytes + size; block += f.block_bytes) {
     for (uint32_t i = 0; i < f.ops->value->n_scales; i++) {
       float scale = how == ONE_ELEMENT ? (float)i : random_scale(how) * (how == LARGEST ? 65000 : 1);
       uint8_t *at = block + f.ops->value->scale_at[i];
@@ -110,7 +118,7 @@ static float make_format_blocks(st_format f, size_t columns, mode how, uint8_t *
       block[0] = (uint8_t)(how == LARGEST ? 200 : how == ONE_ELEMENT ? random_below(230) : 100 + random_below(40));
     }
   }
-  st_strip strip = {.row = 0, .count = 1, .bytes = size};
+  st_strip strip = {.row = 0, .count = 1, .bytes = size + f.ops->row_head};
   f.ops->decode(&f, (st_shape){1, columns}, &strip, bytes, dense);
   return largest;
 }
@@ -128,10 +136,9 @@ static void make_patterns(size_t columns, int8_t *trits) {
 }
 
 // The source bytes of all rows, which st_form_pack takes 16 rows at a time.
-static void make_rows(matrix *w, mode how, uint8_t *source, size_t row_bytes, float *scales) {
+static void make_rows(matrix *w, const st_format format, mode how, uint8_t *source, size_t row_bytes, float *scales) {
   size_t rows = w->m.rows, columns = w->m.columns;
   st_form_rows taken = st_form_rows_taken(w->m.form);
-  const st_format format = format_for(w->m.form, w->m.block);
   const st_coding coding = st_coding_of(w->m.form);
   st_format_id id = format.id;
   for (size_t r = 0; r < rows; r++) {
@@ -175,20 +182,22 @@ static void make_rows(matrix *w, mode how, uint8_t *source, size_t row_bytes, fl
 
 matrix make_matrix(st_form form, size_t rows, size_t columns, uint32_t block, mode how) {
   st_format format = format_for(form, block);
-  block = format.block;
+  bool whole = format.ops && format.ops->row_head;
+  block = whole ? (uint32_t)columns : format.block;
   matrix w = {.m = {.form = form, .rows = rows, .columns = columns, .block = has_block(form) ? block : 0}};
   w.m.bfloat = format.ops && format.ops->bfloat;
   size_t groups = (rows + 15) / 16;
   size_t row_bytes = format.block_bytes                           ? columns / format.block * format.block_bytes
                      : st_form_rows_taken(form) == ST_FORM_FLOATS ? columns * 4
                                                                   : columns;
+  if (whole) row_bytes += format.ops->row_head;
   size_t blocks = has_block(form) ? (columns + block - 1) / block : 1;
   uint8_t *source = st_aligned_alloc(rows * row_bytes + 64);
   float *scales = st_calloc(groups * 16 * blocks, sizeof *scales);
   w.m.group_bytes = st_form_group_bytes(form, columns, w.m.block);
   w.memory = guarded_alloc(groups * w.m.group_bytes);
   w.dense = st_calloc(rows * columns, sizeof *w.dense);
-  make_rows(&w, how, source, row_bytes, scales);
+  make_rows(&w, format, how, source, row_bytes, scales);
   for (size_t g = 0; g < groups; g++) {
     size_t count = rows - g * 16 < 16 ? rows - g * 16 : 16;
     st_form_pack(form, &format, columns, w.m.block, source + g * 16 * row_bytes, scales + g * 16 * blocks, count,
