@@ -22,11 +22,13 @@ static const option rows[] = {
     {0, "scheme", OPTION_FILE, AT(scheme), "SCHEME|FILE", 0, 0,
      "the format for the layers' matrices: q2_k, q4_0, q4_1, q4_k, q5_0, q5_1, q6_k, q8_0; zpB-G, codes of B (2, 3, "
      "4, 8) bits with a scale and a zero point for each G (32, 64, 128) weights; gptq, the same by --bits and --group, "
-     "which needs --calibration; 2:4-int4 or 2:4-fp4, which keep two of four; ternary, for latent floats; or a file of "
+     "which needs --calibration; 2:4-int4 or 2:4-fp4, which keep two of four; ternary, for latent floats; "
+     "ternary-experts, with gptq of 2 bits for the layers' other matrices and an int8-row embedding; or a file of "
      "lines PATTERN = SCHEME"},
     {0, "bits", OPTION_INTEGER, AT(bits), "B", 2, 8, "of gptq's codes: 2, 3, 4 or 8 (default 4)"},
     {0, "group", OPTION_INTEGER, AT(group), "G", 32, 256,
-     "weights that share a scale: 32, 64 or 128 in gptq and 2:4 schemes (default 64), 64, 128 or 256 in ternary ones "
+     "weights that share a scale: 32, 64 or 128 in gptq, 2:4 and ternary-experts (default 64), 64, 128 or 256 in "
+     "ternary ones "
      "(default: a row)"},
     {0, "force", OPTION_FLAG, AT(force), NULL, 0, 0,
      "make ternary weights also of floats that were not trained for it, and say what is lost"},
@@ -57,7 +59,8 @@ static bool is_scheme(const char *name) {
 // The scheme's full name where --bits and --group complete it; NULL: they do not fit.
 static const char *full_name(const quantize_options *o, char *name, size_t size) {
   bool gptq = !strcmp(o->scheme, "gptq"), ternary = !strcmp(o->scheme, "ternary") && o->group;
-  if (!gptq && !ternary && strcmp(o->scheme, "2:4-int4") && strcmp(o->scheme, "2:4-fp4")) {
+  if (!gptq && !ternary && strcmp(o->scheme, "ternary-experts") && strcmp(o->scheme, "2:4-int4") &&
+      strcmp(o->scheme, "2:4-fp4")) {
     return o->bits || o->group ? NULL : o->scheme;
   }
   if (!gptq && o->bits) return NULL;
@@ -79,10 +82,11 @@ static int run(const command *self, int argc, char **argv) {
   if (!o.scheme) return usage_error(self, "expected --scheme SCHEME");
   const char *scheme = full_name(&o, name, sizeof name);
   if (!scheme) {
-    return usage_error(self, "--bits, --group: expected --scheme gptq with 2, 3, 4 or 8 bits, or a 2:4 scheme, and "
-                             "groups of 32, 64 or 128; or ternary, and groups of 64, 128 or 256");
+    return usage_error(self, "--bits, --group: expected --scheme gptq with 2, 3, 4 or 8 bits, a 2:4 scheme or "
+                             "ternary-experts, and groups of 32, 64 or 128; or ternary, and groups of 64, 128 or 256");
   }
-  if (!strcmp(o.scheme, "gptq") && !o.calibration) return usage_error(self, "expected --calibration FILE with gptq");
+  if ((!strcmp(o.scheme, "gptq") || !strncmp(o.scheme, "ternary-experts", 15)) && !o.calibration)
+    return usage_error(self, "expected --calibration FILE with gptq and ternary-experts");
   if (!o.calibration && (o.windows || o.window))
     return usage_error(self, "--windows, --window: expected --calibration");
   if ((status = check_output(self, "-o", o.output, argv[1], NULL))) return status;

@@ -15,12 +15,7 @@ static setun_status read_recipe(const setun_quantize_params *p, st_recipe *recip
                    p->scheme ? "both" : "neither");
   }
   if (p->recipe) return st_recipe_load(p->recipe, recipe, err);
-  const st_format *f = st_scheme_by_name(p->scheme);
-  if (f) return st_recipe_single(f, recipe, err);
-  return st_fail(err, SETUN_ERROR_ARGUMENT,
-                 "scheme: expected a format that is quantized to, such as q4_k or zp4-64, found "
-                 "\"%.40s\"",
-                 p->scheme);
+  return st_recipe_named(p->scheme, recipe, err);
 }
 
 // ---- calibration --------------------------------------------------------------------------------------------------
@@ -193,6 +188,7 @@ setun_status setun_quantize(const char *source, const char *target, const setun_
   if (s == SETUN_OK) s = st_find_end_format("embedding", params->embedding, &o.embedding, &o.keep_embedding, error);
   if (s == SETUN_OK) s = st_find_end_format("head", params->head, &o.head, &o.keep_head, error);
   if (s == SETUN_OK) s = read_recipe(params, &recipe, error);
+  if (s == SETUN_OK && !params->embedding && params->scheme) o.embedding = st_recipe_embedding(params->scheme);
   if (s == SETUN_OK)
     s = st_is_gguf_name(target) ? quantize(&w, source, &o, &open, error)
                                 : quantize_directory(&w, source, &o, &open, error);

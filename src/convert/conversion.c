@@ -323,10 +323,13 @@ static setun_status decide_quantized(const st_conversion *p, st_item *item, bool
   item->format = f;
   item->lossy = item->quantized = !exact;
   if (item->shape.columns % f->block == 0) return SETUN_OK;
-  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: %s takes rows of a multiple of %u weights, these have %llu; %s",
-                 item->name, f->name, (unsigned)f->block, (unsigned long long)item->shape.columns,
-                 st_format_is_ternary(f) ? "ternary ones with a scale a row take any"
-                                         : "formats with blocks of 32 are q4_0, q4_1 and q8_0");
+  char origin[300];
+  setun_status s =
+      st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: %s takes rows of a multiple of %u weights, these have %llu; %s",
+              item->name, f->name, (unsigned)f->block, (unsigned long long)item->shape.columns,
+              st_format_is_ternary(f) ? "ternary ones with a scale a row take any"
+                                      : "formats with blocks of 32 are q4_0, q4_1 and q8_0");
+  return q->origin(q->context, item->name, origin, sizeof origin) ? st_fail_in(err, s, "%s", origin) : s;
 }
 
 static setun_status decide(st_conversion *p, st_item *item, setun_error *err) {
@@ -434,6 +437,7 @@ static setun_status make_conversion(const st_directory *d, bool to_gguf, const s
     s = decide(p, &p->items[i], err);
     p->work_total += 2 * p->items[i].shape.rows * p->items[i].shape.columns;
   }
+  if (s == SETUN_OK && o->quantizer) s = o->quantizer->chosen(o->quantizer->context, err);
   if (s == SETUN_OK) s = check_done(p, err);
   for (size_t i = 0; i < p->n_items && s == SETUN_OK; i++) s = st_conversion_validate(p, &p->items[i], err);
   if (s == SETUN_OK && o->quantizer) s = o->quantizer->judge(o->quantizer->context, err);

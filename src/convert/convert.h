@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "format/directory.h"
 #include "format/gguf_keys.h"
+#include "model/arch.h"
 #include "source/weight.h"
 
 // A lossy step of a conversion: chooses formats for the layers' matrices, and encodes their rows. `name` is that of the
@@ -14,13 +15,16 @@
 typedef struct st_quantizer {
   void *context;
   const st_format *(*format)(void *context, const char *name, st_shape shape); // NULL: the matrix is kept as it is
+  // Where a matrix's format is specified, to begin an error about it with; false: in no file.
+  bool (*origin)(void *context, const char *name, char *text, size_t size);
   setun_status (*encode)(void *context, const char *name, st_shape shape, const st_format *format, uint64_t row,
                          uint64_t count, const float *x, void *bytes, setun_error *err);
   // Ternary formats: int8 [count, columns], and a scale for each block of a row, or each row. Called twice for each
   // row: when everything is read to validate it, and when it is written.
   setun_status (*ternary)(void *context, const char *name, st_shape shape, const st_format *format, uint64_t row,
                           uint64_t count, const float *x, int8_t *trits, float *scales, setun_error *err);
-  // Called when everything was validated and nothing is written yet.
+  // Called when all formats are chosen; and when everything was validated and nothing is written yet.
+  setun_status (*chosen)(void *context, setun_error *err);
   setun_status (*judge)(void *context, setun_error *err);
 } st_quantizer;
 
@@ -50,6 +54,10 @@ typedef struct st_convert_options {
 // appears when it is complete; on failure it is unchanged.
 setun_status st_convert(const st_directory *source, const char *target, const st_convert_options *options,
                         setun_error *err);
+
+// The name of a matrix of a layer in a GGUF target, where each expert's is a tensor of its own; expert -1: of none.
+// False: the family has none.
+bool st_gguf_target_name(const st_spec *spec, st_role role, uint32_t layer, int32_t expert, char *name, size_t size);
 
 // Whether a target with this name is a GGUF file.
 bool st_is_gguf_name(const char *path);

@@ -5,6 +5,7 @@
 #include "format/gguf_writer.h"
 #include "model/hparams_write.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // Keys that describe the file that was read, not the one being written.
@@ -65,6 +66,19 @@ static setun_status make_keys(const st_conversion *p, const st_output_tensor *te
   st_gguf_layout_keys(keys, p->alignment, p->o->to->name, p->int8, tensors, p->n_items);
   if (s == SETUN_OK && !p->from_gguf) s = put_divisors(p, keys, err);
   return s == SETUN_OK && keys->failed ? st_fail_memory(err, "the keys") : s;
+}
+
+bool st_gguf_target_name(const st_spec *spec, st_role role, uint32_t layer, int32_t expert, char *name, size_t size) {
+  char module[ST_USE_NAME];
+  const st_tensor_use place = {.known = true,
+                               .role = role,
+                               .in_layer = true,
+                               .layer = layer,
+                               .expert_of = expert >= 0,
+                               .expert = (uint32_t)(expert < 0 ? 0 : expert)};
+  if (!st_use_name(spec, true, &place, module)) return false;
+  snprintf(name, size, "%s.weight", module);
+  return true;
 }
 
 static setun_status write_item(void *user, size_t index, st_output *out, setun_error *err) {

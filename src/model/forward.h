@@ -6,7 +6,7 @@
 #include "model/windows.h"
 #include "setun.h"
 
-// Sees the inputs of products, after their norms; for calibration. Not those of experts.
+// Sees the inputs of products, after their norms; for calibration. Experts see the tokens that are routed to them.
 typedef struct st_tap {
   void *context;
   // An array of n_batch tokens, so wide; NULL: out of memory. The tap keeps and frees it.

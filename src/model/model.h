@@ -22,7 +22,7 @@ typedef struct st_linear {
   st_dvector *norm;      // [columns] norm of the input, after the block's (BitNet's use_rms_norm); NULL: none
   const st_basis *basis; // the model's, of the input, and of an embedding's rows; NULL: not rotated
   uint32_t number;       // its index in st_lora.pairs; 0: none
-  uint32_t columns;      // the matrix's, unless it is an expert of a stack
+  uint32_t columns;      // the matrix's
   uint32_t first_row;    // for a piece of a matrix: its first row in the whole
 } st_linear;
 

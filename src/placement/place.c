@@ -195,7 +195,7 @@ static setun_status place_matrix(st_loader *l, size_t index, st_linear *out, uin
   *bytes = out->matrix ? m->backend->matrix_bytes(out->matrix) : size.own + size.beside;
   m->n_params += b->weight.shape.rows * b->weight.shape.columns;
   m->weight_bytes += *bytes;
-  if (!b->stacked) out->columns = (uint32_t)b->weight.shape.columns;
+  out->columns = (uint32_t)b->weight.shape.columns;
   return report(l, &b->weight);
 }
 

@@ -9,17 +9,20 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { INPUTS_MOST = 8 }; // different inputs of a layer's matrices, and their widths
+enum { WIDTHS_MOST = 8 }; // different widths of inputs
+// Sums of inputs that are in memory together, unless one is larger: a layer with many experts takes several passes.
+#define SUMS_MOST ((uint64_t)1 << 30)
 
 // A matrix to be quantized.
 typedef struct {
   const st_bound *bound;
-  const char *name;
+  char *name; // in the target; owned
   const st_format *format;
   st_linear *linear;
   int32_t layer;
   uint64_t offset, bytes; // in the layer's file
-  int input;              // of `inputs`; -1: not seen yet
+  enum { WAITS, IS_SEEN, IS_DONE } state;
+  size_t input; // of `inputs`, if seen
 } matrix;
 
 struct st_calibrated {
@@ -46,10 +49,12 @@ typedef struct {
   uint32_t *pages;
   matrix *first; // the layer's
   size_t n;
-  st_hessian inputs[INPUTS_MOST];
-  int n_inputs;
-  st_array *rooms[INPUTS_MOST]; // one a width
-  uint32_t widths[INPUTS_MOST];
+  st_hessian *inputs;
+  size_t n_inputs, inputs_capacity;
+  uint64_t sums;                // their bytes
+  bool full;                    // some matrix's inputs had no room in this pass
+  st_array *rooms[WIDTHS_MOST]; // one a width
+  uint32_t widths[WIDTHS_MOST];
   int n_rooms;
   uint64_t done, total; // windows through layers
   setun_status status;  // of the tap
@@ -63,19 +68,31 @@ static setun_status refuse(const st_bound *b, const char *why, setun_error *err)
                  b->weight.data->name, why);
 }
 
-static setun_status add_matrix(st_calibrated *c, st_model *m, const st_bound *b, const st_format *f, uint64_t *offset,
-                               setun_error *err) {
+// The name in the target.
+static char *target_name(const st_spec *spec, const st_bound *b) {
+  char name[ST_NAME_SIZE];
+  bool expert = b->expert >= 0 && st_gguf_target_name(spec, b->role, (uint32_t)b->layer, b->expert, name, sizeof name);
+  return st_strdup(expert ? name : b->weight.data->name);
+}
+
+static setun_status add_matrix(st_calibrated *c, st_model *m, const st_bound *b, char *name, st_recipe *recipe,
+                               uint64_t *offset, setun_error *err) {
+  const st_format *f = st_recipe_format(recipe, name);
   const st_weight *w = &b->weight;
+  matrix *x = &c->items[c->n++];
+  *x = (matrix){.bound = b, .name = name, .format = f, .layer = b->layer, .offset = *offset};
   st_linear *linear = st_model_linear(m, b->role, b->layer, b->expert);
   if (linear->basis) return refuse(b, "a matrix with inputs in another basis", err);
-  if (w->shape.rows != w->stored.rows) return refuse(b, "a part of a matrix", err);
+  if (w->row_step > 1 || (b->expert < 0 && w->shape.rows != w->stored.rows))
+    return refuse(b, "a part of a matrix", err);
   if (w->shape.columns % f->block) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: %s takes rows of a multiple of %u weights, these have %llu",
-                   w->data->name, f->name, (unsigned)f->block, (unsigned long long)w->shape.columns);
+    char origin[300];
+    setun_status s =
+        st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: %s takes rows of a multiple of %u weights, these have %llu", name,
+                f->name, (unsigned)f->block, (unsigned long long)w->shape.columns);
+    return st_recipe_origin(recipe, name, origin, sizeof origin) ? st_fail_in(err, s, "%s", origin) : s;
   }
-  matrix *x = &c->items[c->n++];
-  *x = (matrix){.bound = b, .name = w->data->name, .format = f, .linear = linear, .layer = b->layer};
-  x->offset = *offset;
+  x->linear = linear;
   x->bytes = w->shape.rows * st_codes_bytes(f, w->shape.columns);
   *offset += x->bytes;
   return SETUN_OK;
@@ -83,25 +100,26 @@ static setun_status add_matrix(st_calibrated *c, st_model *m, const st_bound *b,
 
 static setun_status list_matrices(st_calibrated *c, st_model *m, const st_calibration *o, setun_error *err) {
   setun_status s = SETUN_OK;
-  uint64_t offset = 0, experts = 0;
+  uint64_t offset = 0;
   int32_t layer = -1;
   c->items = st_calloc(c->weights.n, sizeof *c->items);
   if (!c->items) return st_fail_memory(err, "the list of matrices");
   for (size_t i = 0; i < c->weights.n && s == SETUN_OK; i++) {
     const st_bound *b = &c->weights.items[i];
-    bool matrix_of_layer = b->layer >= 0 && st_role_get(b->role)->kind == ST_KIND_LINEAR;
-    const st_format *f = matrix_of_layer ? st_recipe_format(o->recipe, b->weight.data->name) : NULL;
+    if (b->layer < 0 || st_role_get(b->role)->kind != ST_KIND_LINEAR) continue;
+    char *name = target_name(m->spec, b);
+    if (!name) return st_fail_memory(err, b->weight.data->name);
+    const st_format *f = st_recipe_format(o->recipe, name);
     bool exact = f && (f == b->weight.format || (st_format_is_ternary(f) && st_weight_is_ternary(&b->weight)));
-    if (!f || exact || (b->expert >= 0 && ++experts)) continue;
+    if (!f || exact) {
+      st_free(name);
+      continue;
+    }
     if (b->layer != layer) offset = 0, layer = b->layer;
-    s = add_matrix(c, m, b, f, &offset, err);
-  }
-  if (experts) {
-    st_log_write(o->placement.log, SETUN_LOG_WARNING, "%llu matrices of experts are rounded without calibration",
-                 (unsigned long long)experts);
+    s = add_matrix(c, m, b, name, o->recipe, &offset, err);
   }
   if (s == SETUN_OK && !c->n) s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "none of its matrices can be calibrated");
-  return s;
+  return s == SETUN_OK ? st_recipe_check(o->recipe, err) : s;
 }
 
 // ---- ternary formats ----------------------------------------------------------------------------------------------
@@ -203,7 +221,7 @@ static st_array *room(void *context, uint32_t columns) {
     if (c->widths[i] == columns) return c->rooms[i];
   }
   st_array *made = NULL;
-  if (c->n_rooms == INPUTS_MOST || c->status != SETUN_OK) return NULL;
+  if (c->n_rooms == WIDTHS_MOST || c->status != SETUN_OK) return NULL;
   c->status = c->model->backend->array_new(c->run->queue, c->o->window, columns, &made, c->err);
   if (c->status != SETUN_OK) return NULL;
   c->widths[c->n_rooms] = columns;
@@ -217,29 +235,48 @@ static matrix *find_matrix(const calibration *c, const st_linear *linear) {
   return NULL;
 }
 
+static void free_inputs(calibration *c) {
+  while (c->n_inputs) st_hessian_free(&c->inputs[--c->n_inputs]);
+  c->sums = 0;
+}
+
+// Begins the sums of a matrix's inputs. They wait for another pass if there is no room.
+static bool begin_input(calibration *c, matrix *m, uint32_t columns) {
+  uint64_t bytes = (uint64_t)columns * columns * sizeof(float);
+  if (c->n_inputs && bytes > SUMS_MOST - c->sums) {
+    c->full = true;
+    return false;
+  }
+  if (!st_reserve(&c->inputs, &c->inputs_capacity, c->n_inputs + 1, sizeof *c->inputs)) {
+    c->status = st_fail_memory(c->err, m->name);
+    return false;
+  }
+  c->status = st_hessian_new(&c->inputs[c->n_inputs], columns, c->err);
+  if (c->status != SETUN_OK) return false;
+  c->sums += bytes;
+  m->state = IS_SEEN;
+  m->input = c->n_inputs++;
+  return true;
+}
+
 static void see(void *context, const st_linear *const *linears, int count, st_array *input, uint32_t n) {
   calibration *c = context;
-  int at = -1;
   uint32_t columns = linears[0]->columns;
+  const matrix *first = NULL;
   for (int i = 0; i < count && c->status == SETUN_OK; i++) {
     matrix *m = find_matrix(c, linears[i]);
-    if (!m) continue;
-    if (m->input < 0 && at < 0) {
-      if (c->n_inputs == INPUTS_MOST) return;
-      c->status = st_hessian_new(&c->inputs[c->n_inputs], columns, c->err);
-      if (c->status != SETUN_OK) return;
-      m->input = c->n_inputs++;
-    }
-    if (m->input < 0) m->input = at;
-    at = m->input;
+    if (!m || m->state == IS_DONE) continue;
+    if (m->state == WAITS && first) m->state = IS_SEEN, m->input = first->input;
+    if (m->state == WAITS && !begin_input(c, m, columns)) return;
+    first = m;
   }
-  if (at < 0 || c->status != SETUN_OK) return;
+  if (!first || c->status != SETUN_OK) return;
   if (!st_reserve(&c->seen, &c->seen_capacity, (size_t)n * columns, sizeof *c->seen)) {
     c->status = st_fail_memory(c->err, "a window's inputs");
     return;
   }
   c->status = c->model->backend->read(c->run->queue, input, 0, (size_t)n * columns, c->seen, c->err);
-  if (c->status == SETUN_OK) st_hessian_add(&c->inputs[at], &c->lapack, c->seen, n);
+  if (c->status == SETUN_OK) st_hessian_add(&c->inputs[first->input], &c->lapack, c->seen, n);
 }
 
 // ---- a layer ------------------------------------------------------------------------------------------------------
@@ -294,34 +331,77 @@ static setun_status quantize_matrix(calibration *c, const matrix *m, const st_co
   return s;
 }
 
+// Experts to which few tokens were routed, less than a quarter of the columns, are rounded: the errors that their
+// inputs show are not those of other tokens.
+static bool has_few(const calibration *c, const matrix *m) {
+  if (m->bound->expert < 0 || m->state == IS_DONE) return false;
+  return m->state == WAITS ? !c->full : c->inputs[m->input].tokens < m->bound->weight.shape.columns / 4;
+}
+
 // Quantizes the matrices with the same input, first those whose columns are ordered.
-static setun_status quantize_input(calibration *c, int input, uint8_t *bytes) {
+static setun_status quantize_input(calibration *c, size_t input, uint8_t *bytes) {
   setun_status s = SETUN_OK;
   for (int ordered = 1; ordered >= 0; ordered--) {
     st_compensation shared = {0};
     for (size_t i = 0; i < c->n && s == SETUN_OK; i++) {
-      const matrix *m = &c->first[i];
-      if (m->input != input || st_is_ordered(m->format) != ordered) continue;
+      matrix *m = &c->first[i];
+      if (m->state != IS_SEEN || m->input != input || st_is_ordered(m->format) != ordered || has_few(c, m)) continue;
       if (!shared.n) s = st_compensation_new(&c->inputs[input], &c->lapack, ordered, &shared, c->err);
       if (s == SETUN_OK) s = quantize_matrix(c, m, &shared, bytes);
       if (s != SETUN_OK) st_fail_in(c->err, s, "%s", m->name);
+      m->state = IS_DONE;
     }
     st_compensation_free(&shared);
   }
   return s;
 }
 
-static setun_status make_layer(calibration *c, uint32_t layer, uint8_t *bytes) {
+// Rounds the matrices of experts with few tokens, and names the experts.
+static setun_status round_few(calibration *c, uint32_t layer, uint8_t *bytes) {
+  st_buffer names = {0};
+  int32_t last = -1;
+  uint64_t n = 0;
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < c->n && s == SETUN_OK; i++) {
+    matrix *m = &c->first[i];
+    if (!has_few(c, m)) continue;
+    const st_compensation none = {.n = (uint32_t)m->bound->weight.shape.columns};
+    s = quantize_matrix(c, m, &none, bytes);
+    m->state = IS_DONE;
+    if (m->bound->expert != last) st_buffer_format(&names, "%s%d", n++ ? ", " : "", m->bound->expert);
+    last = m->bound->expert;
+  }
+  if (n) {
+    st_log_write(c->o->placement.log, SETUN_LOG_WARNING,
+                 "layer %u: too few tokens were routed to %llu of the experts, whose matrices are rounded: %s", layer,
+                 (unsigned long long)n, names.data ? names.data : "");
+  }
+  st_buffer_free(&names);
+  return s;
+}
+
+// One pass over the windows, and the matrices whose inputs it had room for.
+static setun_status make_pass(calibration *c, uint32_t layer, uint8_t *bytes) {
   const st_tap tap = {c, room, see};
+  c->full = false;
   c->run->tap = &tap;
-  for (size_t i = 0; i < c->n; i++) c->first[i].input = -1;
   setun_status s = run_windows(c, layer, false);
   c->run->tap = NULL;
-  for (size_t i = 0; i < c->n && s == SETUN_OK; i++) {
-    if (c->first[i].input < 0) s = refuse(c->first[i].bound, "a matrix whose input is not seen", c->err);
+  for (size_t i = 0; i < c->n && s == SETUN_OK && !c->full; i++) {
+    const st_bound *b = c->first[i].bound;
+    if (c->first[i].state == WAITS && b->expert < 0) s = refuse(b, "a matrix whose input is not seen", c->err);
   }
-  for (int i = 0; i < c->n_inputs && s == SETUN_OK; i++) s = quantize_input(c, i, bytes);
-  while (c->n_inputs) st_hessian_free(&c->inputs[--c->n_inputs]);
+  for (size_t i = 0; i < c->n_inputs && s == SETUN_OK; i++) s = quantize_input(c, i, bytes);
+  if (s == SETUN_OK) s = round_few(c, layer, bytes);
+  free_inputs(c);
+  return s;
+}
+
+static setun_status make_layer(calibration *c, uint32_t layer, uint8_t *bytes) {
+  setun_status s = SETUN_OK;
+  for (size_t i = 0; i < c->n; i++) c->first[i].state = WAITS;
+  do s = make_pass(c, layer, bytes);
+  while (s == SETUN_OK && c->full);
   return s;
 }
 
@@ -445,7 +525,8 @@ static setun_status new_run(calibration *c) {
 
 static void close_run(calibration *c) {
   for (int i = 0; i < c->n_rooms; i++) c->model->backend->array_free(c->rooms[i]);
-  while (c->n_inputs) st_hessian_free(&c->inputs[--c->n_inputs]);
+  free_inputs(c);
+  st_free(c->inputs);
   st_run_free(c->run);
   st_pool_free(c->pool);
   st_free(c->pages);
@@ -548,6 +629,7 @@ void st_calibrated_free(st_calibrated *c, bool finished) {
     if (path) remove(path);
     st_free(path);
   }
+  for (size_t i = 0; i < c->n; i++) st_free(c->items[i].name);
   st_bound_list_free(&c->weights);
   st_free(c->items);
   st_free(c->target);

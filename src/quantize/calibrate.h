@@ -11,7 +11,7 @@
 #include "quantize/quantize.h"
 
 typedef struct st_calibration {
-  const st_recipe *recipe;
+  st_recipe *recipe;
   const int32_t *ids; // [n_windows][window] of the text
   uint32_t n_windows, window;
   st_placement_options placement; // its progress function is also called during calibration

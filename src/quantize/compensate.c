@@ -31,6 +31,7 @@ void st_hessian_add(st_hessian *h, const st_lapack *l, const float *inputs, uint
   const int n = (int)h->n, k = (int)tokens;
   const float one = 1;
   l->ssyrk("L", "N", &n, &k, &one, inputs, &n, &one, h->sums, &n);
+  h->tokens += tokens;
 }
 
 static float sum_at(const st_hessian *h, uint32_t i, uint32_t j) {
@@ -231,10 +232,18 @@ typedef struct {
   atomic_bool failed;
 } job;
 
+static void round_trits(const job *j, const row_room *room, const float *weights, uint8_t *bytes) {
+  size_t scales = (size_t)j->row_bytes - j->c->n;
+  st_ternary_row(j->format, j->c->n, weights, NULL, room->sizes, (int8_t *)bytes + scales, room->d);
+  memcpy(bytes, room->d, scales);
+}
+
 static void code_row(const job *j, const row_room *room, uint64_t row) {
   const float *weights = j->weights + row * j->c->n;
   uint8_t *bytes = j->bytes + row * j->row_bytes;
-  if (!is_compensated(j->format))
+  if (!j->c->factor && st_format_is_ternary(j->format))
+    round_trits(j, room, weights, bytes);
+  else if (!j->c->factor || !is_compensated(j->format))
     st_fit_rows(j->format, 1, j->c->n, weights, j->c->importance, bytes);
   else if (st_format_is_ternary(j->format))
     trits(j->c, j->format, weights, room, bytes);

@@ -13,6 +13,7 @@
 // Sums of inputs' products, over all tokens: the upper triangle of [n][n], row by row.
 typedef struct st_hessian {
   uint32_t n;
+  uint64_t tokens;
   float *sums;
 } st_hessian;
 setun_status st_hessian_new(st_hessian *h, uint32_t n, setun_error *err);
@@ -51,8 +52,8 @@ void st_compensate_row(const st_compensation *c, const st_group_scales *s, const
 // trit a byte, since they are packed only when all rows are known.
 uint64_t st_codes_bytes(const st_format *format, uint64_t columns);
 
-// Rows of a matrix of finite floats [rows][n], as codes. Formats that are not compensated are rounded, with the inputs'
-// squares as importances.
+// Rows of a matrix of finite floats [rows][n], as codes. Without a factor (only `n` is set) they are rounded. Formats
+// that are not compensated are rounded, with the inputs' squares as importances.
 setun_status st_compensate(const st_compensation *c, const st_format *format, uint64_t rows, const float *weights,
                            st_pool *pool, uint8_t *bytes, setun_error *err);
 

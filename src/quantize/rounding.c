@@ -8,7 +8,11 @@
 
 static const st_format *format_of(void *context, const char *name, st_shape shape) {
   (void)shape;
-  return st_recipe_format(((const st_rounding *)context)->recipe, name);
+  return st_recipe_format(((st_rounding *)context)->recipe, name);
+}
+
+static bool origin(void *context, const char *name, char *text, size_t size) {
+  return st_recipe_origin(((st_rounding *)context)->recipe, name, text, size);
 }
 
 typedef struct {
@@ -76,6 +80,16 @@ static setun_status judge(void *context, setun_error *err) {
   return st_ternary_loss_judge(&r->loss, r->force, r->log, err);
 }
 
+static setun_status chosen(void *context, setun_error *err) {
+  return st_recipe_check(((const st_rounding *)context)->recipe, err);
+}
+
 st_quantizer st_rounding_quantizer(st_rounding *rounding) {
-  return (st_quantizer){.context = rounding, .format = format_of, .encode = encode, .ternary = ternary, .judge = judge};
+  return (st_quantizer){.context = rounding,
+                        .format = format_of,
+                        .origin = origin,
+                        .chosen = chosen,
+                        .encode = encode,
+                        .ternary = ternary,
+                        .judge = judge};
 }

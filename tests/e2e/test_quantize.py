@@ -4,6 +4,7 @@ import array
 import json
 import math
 import os
+import re
 import unittest
 
 import gguf
@@ -80,7 +81,8 @@ class QuantizeTest(FolderCase):
         with open(out, "r+b") as file:
             file.seek(gguf.read(out)[1]["token_embd.weight"][2] + 5 * 66)
             file.write(b"\x00\x7c")
-        self.fails(1, "inspect", out, "--check", mentions=["token_embd.weight", "330"])
+        self.assertIn("token_embd.weight: invalid code, scale or number in the byte at offset 330",
+                      setun("inspect", out, "--check").stderr.decode())
         self.fails(1, "logits", out, "--ids", "1", "-o", self.path("logits"), mentions=["token_embd.weight", "row 5"])
 
     def test_ternary_source(self):
@@ -141,11 +143,53 @@ class QuantizeTest(FolderCase):
                            ("blk.1.attn_k", before["blk.1.attn_k.weight"])):
             self.assertEqual(kinds[name + ".weight"], kind, name)
         for text, mentions in (("a b", ["line 1", "no \"=\""]), ("\n* = q9", ["line 2", "\"q9\""]), ("= q8_0", ["line 1", "pattern"]),
-                               ("# nothing", ["found no line"]), ("x.* = q8_0", ["none of its", "quantized"])):
+                               ("# nothing", ["found no line"]), ("# one\nx.* = q8_0", ["recipe: line 2", "\"x.*\"", "no matrix"]),
+                               ("* = q8_0\nblk.0.* = keep", ["recipe: line 2", "\"blk.0.*\"", "no matrix"]),
+                               ("\nblk.* = q4_k", ["recipe: line 2", "blk.0.", "multiple of 256"]),
+                               ("* = stq1_0", ["line 1", "stq1_0"]), ("blk.* = keep", ["none of its", "quantized"])):
             with open(recipe, "w", encoding="utf-8") as file:
                 file.write(text)
             self.fails(1, "quantize", MODEL, "-o", self.path("bad.gguf"), "--scheme", recipe, mentions=mentions)
         self.assertFalse(os.path.exists(self.path("bad.gguf")))
+
+    def test_experts(self):
+        """R1.10's recipe: ternary experts, 2 bits for the others, 8-bit rows of the embedding. Experts that few tokens reach are
+        rounded, and named; others are not, and lose less. A model with shared experts, by a recipe."""
+        text, out, recipe = self.path("text"), self.path("out.gguf"), self.path("recipe")
+        with open(text, "w", encoding="utf-8") as file:
+            file.write(" ".join(f"The {i}th of the sacks that the miller counted was heavier by {i * i % 97}." for i in range(900)))
+        with open(recipe, "w", encoding="utf-8") as file:
+            file.write("blk.*.ffn_*.*.weight = ternary\nblk.*.ffn_down_shexp.weight = keep\n* = zp2-32\n")
+        more = ("--calibration", text, "--window", "64")
+        for name, scheme in (("mixtral", ("ternary-experts", "--group", "32")), ("qwen2-moe", (recipe, "--embedding", "int8-row"))):
+            model, few, bytes_ = os.path.join(GOLDEN, "gguf", name + ".gguf"), [], []
+            args = ("quantize", model, "-o", out, "--scheme", *scheme)
+            if name == "mixtral":
+                self.fails(2, *args, mentions=["--calibration"])
+            self.fails(1, *args, *more, "--windows", "16", mentions=["not trained", "ternary weights (t5)"])
+            for windows in ("16", "1"):
+                result = setun(*args, *more, "--windows", windows, "--force")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                few.append([line for line in result.stderr.decode().splitlines() if "too few tokens" in line])
+                self.check_experts(out)
+                bytes_.append(self.weights(out, "blk.0.ffn_down.0.weight"))
+                self.good("logits", out, "--ids", "1,17,5", "-o", self.path("logits"))
+            self.assertEqual(few[0], [], name)
+            self.assertRegex(few[1][0], r"layer 0: too few tokens were routed to \d+ of the experts, whose matrices are rounded: \d")
+            self.assertNotEqual(*bytes_)
+
+    def check_experts(self, path):
+        seen = set()
+        for name, kind in self.kinds(path).items():
+            expert = re.fullmatch(r"blk\.\d+\.ffn_(gate|up|down)\.\d+\.weight", name)
+            other = re.fullmatch(r"blk\.\d+\.(attn_(q|k|v|output)|ffn_(gate|up)_shexp)\.weight", name)
+            want = T5 if expert else ZP2_32 if other else INT8_ROW if name == "token_embd.weight" else None
+            seen.add(want)
+            if want is not None:
+                self.assertEqual(kind, want, name)
+            elif "norm" in name:
+                self.assertEqual(kind, 0, name)
+        self.assertEqual(seen, {T5, ZP2_32, INT8_ROW, None})
 
     def test_gptq_directory(self):
         """A directory holds the same weights as the GGUF file, in tensors of GPTQ checkpoints, and runs."""

@@ -131,7 +131,7 @@ static void test_fit(void **state) {
   }
 }
 
-// Rows with one scale: at most 0.1% more error than with the best of the scales that NumPy tried.
+// Rows with one scale: at most 1% more error than with the best of the scales that NumPy tried.
 static void test_rows(void **state) {
   (void)state;
   const st_format *f = st_format_get(ST_INT8);
@@ -144,7 +144,7 @@ static void test_rows(void **state) {
     memcpy(row, (const uint8_t *)x.data + r * sizeof row, sizeof row);
     encode_all(f, one, (const uint8_t *)row, bytes);
     double ours = lost(f, one, row, NULL, bytes), best = (double)at(least, r);
-    if (ours > 1.001 * best) fail_msg("row %zu: lost %g, the best scale loses %g", r, ours, best);
+    if (ours > 1.01 * best) fail_msg("row %zu: lost %g, the best scale loses %g", r, ours, best);
   }
   for (int bad = 0; bad < 2; bad++) {
     uint8_t rows[2 * 34] = {0};

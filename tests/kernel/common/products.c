@@ -203,25 +203,26 @@ static void check_formats(const st_kernels *k, const st_kernels *reference, size
     const st_format *format = st_format_get((st_format_id)id);
     st_form form = st_form_of(format);
     if (st_form_rows_taken(form) != ST_FORM_BLOCKS) continue;
-    size_t row_bytes = COLUMNS / format->block * format->block_bytes,
-           group_bytes = st_form_group_bytes(form, COLUMNS, format->block);
+    bool whole = format->ops->row_head;
+    uint32_t block = whole ? COLUMNS : format->block;
+    size_t row_bytes = st_format_row_bytes(format, COLUMNS), group_bytes = st_form_group_bytes(form, COLUMNS, block);
     uint8_t *bytes = st_malloc(ROWS, row_bytes);
     guarded groups = guarded_alloc(2 * group_bytes);
     static float decoded[ROWS * COLUMNS], out[COLUMNS];
     for (size_t i = 0; i < ROWS * row_bytes; i++) bytes[i] = (uint8_t)random_below(256);
-    for (size_t i = 0; i < ROWS * row_bytes; i += format->block_bytes) { // finite scales, and minimums
+    for (size_t i = 1; i < ROWS * row_bytes && whole; i += row_bytes) bytes[i] &= 0xBF;
+    for (size_t i = 0; i < ROWS * row_bytes && !whole; i += format->block_bytes) { // finite scales, and minimums
       for (uint32_t s = 0; s < format->ops->value->n_scales; s++)
         bytes[i + format->ops->value->scale_at[s] + 1] &= 0xBF;
     }
     st_strip strip = {.row = 0, .count = ROWS, .bytes = ROWS * row_bytes};
     format->ops->decode(format, (st_shape){ROWS, COLUMNS}, &strip, bytes, decoded);
-    st_form_pack(form, format, COLUMNS, format->block, bytes, NULL, 16, groups.data);
-    st_form_pack(form, format, COLUMNS, format->block, bytes + 16 * row_bytes, NULL, ROWS - 16,
-                 groups.data + group_bytes);
+    st_form_pack(form, format, COLUMNS, block, bytes, NULL, 16, groups.data);
+    st_form_pack(form, format, COLUMNS, block, bytes + 16 * row_bytes, NULL, ROWS - 16, groups.data + group_bytes);
     st_matrix m = {.form = form,
                    .rows = ROWS,
                    .columns = COLUMNS,
-                   .block = format->block,
+                   .block = block,
                    .bfloat = format->ops->bfloat,
                    .group_bytes = group_bytes,
                    .data = groups.data};
