@@ -6,7 +6,7 @@
 #include "kernel/x86/lanes_avx512.h"
 
 typedef struct {
-  vb four, large_four, large_fifth;
+  vb four, large_four, large_fifth, large_upper; // the last is the fifth in a byte's upper bits
 } st_fives_tables;
 
 // The codes c0 to c3 of f as bit pairs; of 64 numbers from 0 on; and both of what bytes 192 + i are, up to 242.
@@ -20,26 +20,41 @@ _Alignas(64) static const uint8_t st_fives_bytes[3][64] = {
     {FIVES_64(FIVES_PAIRS)}, {FIVES_64(FIVES_LARGE_PAIRS)}, {FIVES_64(FIVES_LARGE_FIFTH)}};
 
 LANES_INLINE st_fives_tables st_fives_load(void) {
-  return (st_fives_tables){_mm512_load_si512(st_fives_bytes[0]), _mm512_load_si512(st_fives_bytes[1]),
-                           _mm512_load_si512(st_fives_bytes[2])};
+  vb fifth = _mm512_load_si512(st_fives_bytes[2]);
+  return (st_fives_tables){_mm512_load_si512(st_fives_bytes[0]), _mm512_load_si512(st_fives_bytes[1]), fifth,
+                           _mm512_slli_epi16(fifth, 6)};
 }
 
-// The five parts of a piece, 64 codes each; the second and the fourth stay where they are in their bytes, 4 times as
+// The bytes of a piece looked up as c0 to c3, in four bit pairs; and which of them have tables of their own.
+LANES_INLINE vb st_fives_look_up(const st_fives_tables *t, vb v, __mmask64 *large) {
+  *large = _mm512_cmpge_epu8_mask(v, _mm512_set1_epi8((char)192));
+  return _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(v, t->four), *large, v, t->large_four);
+}
+
+// The five parts of a piece, 64 codes each, which stay where they are in their bytes: 1, 4, 16, 64 and 64 times as
 // large.
+LANES_INLINE void st_fives_scaled(const st_fives_tables *t, const uint8_t *piece, vb parts[5]) {
+  __mmask64 large;
+  vb v = _mm512_loadu_si512(piece), four = st_fives_look_up(t, v, &large);
+  for (int i = 0; i < 4; i++) parts[i] = _mm512_and_si512(four, _mm512_set1_epi8((char)(3 << 2 * i)));
+  parts[4] = _mm512_and_si512(v, _mm512_set1_epi8((char)192));
+  parts[4] = _mm512_mask_permutexvar_epi8(parts[4], large, v, t->large_upper);
+}
+
+// The same with the second and the fourth 4 times as large, and the others once.
 LANES_INLINE void st_fives_parts(const st_fives_tables *t, const uint8_t *piece, vb parts[5]) {
   const vb three = _mm512_set1_epi8(3), twelve = _mm512_set1_epi8(12);
-  vb v = _mm512_loadu_si512(piece);
-  __mmask64 large = _mm512_cmpge_epu8_mask(v, _mm512_set1_epi8((char)192));
-  vb four = _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(v, t->four), large, v, t->large_four);
-  vb high = _mm512_srli_epi16(four, 4), fifth = _mm512_and_si512(_mm512_srli_epi16(v, 6), three);
+  __mmask64 large;
+  vb v = _mm512_loadu_si512(piece), four = st_fives_look_up(t, v, &large), high = _mm512_srli_epi16(four, 4);
   parts[0] = _mm512_and_si512(four, three);
   parts[1] = _mm512_and_si512(four, twelve);
   parts[2] = _mm512_and_si512(high, three);
   parts[3] = _mm512_and_si512(high, twelve);
-  parts[4] = _mm512_mask_permutexvar_epi8(fifth, large, v, t->large_fifth);
+  parts[4] = _mm512_and_si512(_mm512_srli_epi16(v, 6), three);
+  parts[4] = _mm512_mask_permutexvar_epi8(parts[4], large, v, t->large_fifth);
 }
 
-// The same with all five as they are.
+// All five once.
 LANES_INLINE void st_fives_codes(const st_fives_tables *t, const uint8_t *piece, vb parts[5]) {
   st_fives_parts(t, piece, parts);
   parts[1] = _mm512_srli_epi16(parts[1], 2);
