@@ -15,7 +15,7 @@ typedef struct bench_options {
   compute_options compute;
   int64_t prefill, decode, depth, sequences, repeats;
   uint64_t buffer;
-  bool json, compare;
+  bool json, compare_isas, compare_threads;
   const char *shape, *format, *head, *save;
   optional_seed seed;
 } bench_options;
@@ -37,10 +37,12 @@ static const option rows[] = {
      "bytes to read for measuring memory bandwidth (default: far more than the caches hold, or what the budget "
      "leaves)"},
     EXPERTS_AHEAD_ROW(bench_options),
-    {0, "compare-isa", OPTION_FLAG, AT(compare), NULL, 0, 0,
+    {0, "compare-isa", OPTION_FLAG, AT(compare_isas), NULL, 0, 0,
      "instead time the model with each instruction set of this machine, in turns (the model is loaded for each run), "
      "and "
      "name those that are slower than a lesser one"},
+    {0, "compare-threads", OPTION_FLAG, AT(compare_threads), NULL, 0, 0,
+     "the same with 1, 2, 4 threads and so on up to one for each processor"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };
 
@@ -383,22 +385,31 @@ static int time_once(const char *name, const setun_model *model, const bench_opt
   return status;
 }
 
-static int compare_isas(const char *name, bench_options *o) {
-  isa_comparison c;
-  int status = isa_comparison_new(o->repeats, &c) ? 0 : failure("out of memory for %lld runs", (long long)o->repeats);
+static int compare(const char *name, bench_options *o, comparison *c) {
+  int status = 0;
   for (int64_t run = 0; run < o->repeats && !status; run++) {
-    for (int i = 0; i < c.n && !status; i++) {
+    for (int i = 0; i < c->n && !status; i++) {
       setun_model *model = NULL;
-      o->model.isa = c.speeds[i].name;
+      if (c->speeds[i].threads)
+        o->compute.threads = c->speeds[i].threads;
+      else
+        o->model.isa = c->speeds[i].name;
       status = open_bench_model(name, o, &model) ? 0 : failed_status();
       if (!status) choose_counts(model, o);
-      if (!status) status = time_once(name, model, o, &c.speeds[i].prefill[run], &c.speeds[i].decode[run]);
+      if (!status) status = time_once(name, model, o, &c->speeds[i].prefill[run], &c->speeds[i].decode[run]);
       setun_model_free(model);
     }
   }
-  if (!status) print_isa_comparison(&c, o->json);
-  isa_comparison_free(&c);
+  if (!status) print_comparison(c, o->json);
   return status ? status : finish_output();
+}
+
+static int compare_speeds(const char *name, bench_options *o) {
+  comparison c;
+  bool room = o->compare_isas ? comparison_of_isas(o->repeats, &c) : comparison_of_threads(o->repeats, &c);
+  int status = room ? compare(name, o, &c) : failure("out of memory for %lld runs", (long long)o->repeats);
+  comparison_free(&c);
+  return status;
 }
 
 static int run(const command *self, int argc, char **argv) {
@@ -411,11 +422,14 @@ static int run(const command *self, int argc, char **argv) {
   if (!o.shape && (o.format || o.head || o.save || o.seed.given)) {
     return usage_error(self, "--format, --head, --seed and --save need --synthetic");
   }
-  if (o.compare && (o.sequences || o.model.isa || o.save)) {
-    return usage_error(self, "--compare-isa excludes --isa, --sequences and --save");
+  if (o.compare_isas && (o.sequences || o.model.isa || o.save || o.compare_threads)) {
+    return usage_error(self, "--compare-isa excludes --compare-threads, --isa, --sequences and --save");
+  }
+  if (o.compare_threads && (o.sequences || o.compute.threads || o.save)) {
+    return usage_error(self, "--compare-threads excludes --threads, --sequences and --save");
   }
   o.compute.n_ctx = (uint32_t)most_of(o.prefill ? o.prefill : 512, o.depth + (o.decode ? o.decode : 64));
-  if (o.compare) return compare_isas(o.shape ? o.shape : argv[1], &o);
+  if (o.compare_isas || o.compare_threads) return compare_speeds(o.shape ? o.shape : argv[1], &o);
   if (o.sequences) {
     const sequences_work planned = {
         .n = (uint32_t)o.sequences, .depth = (uint32_t)o.depth, .passes = (uint32_t)(o.decode ? o.decode : 64)};

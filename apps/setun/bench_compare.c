@@ -1,4 +1,4 @@
-// What `bench --compare-isa` finds, and how it is printed.
+// What `bench --compare-isa` and `--compare-threads` find, and how it is printed.
 #include "bench_compare.h"
 
 #include "bench_sequences.h"
@@ -6,26 +6,44 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SLOWER 0.95
 
-bool isa_comparison_new(int64_t repeats, isa_comparison *c) {
-  *c = (isa_comparison){.repeats = repeats};
-  for (const char *at = setun_isa_available(); *at && c->n < ISAS_MOST;) {
+static bool add_speed(comparison *c, int threads, const char *name) {
+  compared_speed *s = &c->speeds[c->n++];
+  snprintf(s->name, sizeof s->name, "%s", name);
+  s->threads = threads;
+  s->prefill = calloc((size_t)c->repeats, sizeof *s->prefill);
+  s->decode = calloc((size_t)c->repeats, sizeof *s->decode);
+  return s->prefill && s->decode;
+}
+
+bool comparison_of_isas(int64_t repeats, comparison *c) {
+  *c = (comparison){.repeats = repeats};
+  for (const char *at = setun_isa_available(); *at && c->n < SPEEDS_MOST;) {
+    char name[SPEED_NAME];
     size_t length = strcspn(at, " ");
-    isa_speed *s = &c->speeds[c->n];
-    snprintf(s->name, sizeof s->name, "%.*s", (int)length, at);
+    snprintf(name, sizeof name, "%.*s", (int)length, at);
     at += length + strspn(at + length, " ");
-    if (!strcmp(s->name, "scalar")) continue;
-    c->n++;
-    s->prefill = calloc((size_t)repeats, sizeof *s->prefill);
-    s->decode = calloc((size_t)repeats, sizeof *s->decode);
-    if (!s->prefill || !s->decode) return false;
+    if (strcmp(name, "scalar") && !add_speed(c, 0, name)) return false;
   }
   return true;
 }
 
-void isa_comparison_free(isa_comparison *c) {
+bool comparison_of_threads(int64_t repeats, comparison *c) {
+  int processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  *c = (comparison){.repeats = repeats};
+  for (int n = 1; c->n < SPEEDS_MOST; n = 2 * n < processors ? 2 * n : processors) {
+    char name[SPEED_NAME];
+    snprintf(name, sizeof name, "%d thread%s", n, n == 1 ? "" : "s");
+    if (!add_speed(c, n, name)) return false;
+    if (n >= processors) break;
+  }
+  return true;
+}
+
+void comparison_free(comparison *c) {
   for (int i = 0; i < c->n; i++) {
     free(c->speeds[i].prefill);
     free(c->speeds[i].decode);
@@ -33,7 +51,7 @@ void isa_comparison_free(isa_comparison *c) {
 }
 
 // The median of the ratios of runs next to each other; 0: out of memory.
-static double ratio_of(const isa_comparison *c, const double *later, const double *earlier) {
+static double ratio_of(const comparison *c, const double *later, const double *earlier) {
   double *ratios = calloc((size_t)c->repeats, sizeof *ratios), median = 0;
   for (int64_t i = 0; ratios && i < c->repeats; i++) ratios[i] = later[i] / earlier[i];
   if (ratios) median = median_of(ratios, c->repeats);
@@ -41,7 +59,7 @@ static double ratio_of(const isa_comparison *c, const double *later, const doubl
   return median;
 }
 
-static double middle(const isa_comparison *c, const double *values) {
+static double middle(const comparison *c, const double *values) {
   double *copy = calloc((size_t)c->repeats, sizeof *copy), median = 0;
   if (copy) memcpy(copy, values, (size_t)c->repeats * sizeof *copy);
   if (copy) median = median_of(copy, c->repeats);
@@ -49,14 +67,15 @@ static double middle(const isa_comparison *c, const double *values) {
   return median;
 }
 
-typedef void found_pair(const char *work, const isa_speed *later, const isa_speed *earlier, double ratio, int index);
+typedef void found_pair(const char *work, const compared_speed *later, const compared_speed *earlier, double ratio,
+                        int index);
 
-// Calls `found` for each pair of which the later set is slower; returns their number.
-static int each_slower(const isa_comparison *c, found_pair *found) {
+// Calls `found` for each pair of which the later one is slower; returns their number.
+static int each_slower(const comparison *c, found_pair *found) {
   int n = 0;
   for (int later = 1; later < c->n; later++) {
     for (int earlier = 0; earlier < later; earlier++) {
-      const isa_speed *a = &c->speeds[later], *b = &c->speeds[earlier];
+      const compared_speed *a = &c->speeds[later], *b = &c->speeds[earlier];
       double prefill = ratio_of(c, a->prefill, b->prefill), decode = ratio_of(c, a->decode, b->decode);
       if (prefill < SLOWER) found("prefill", a, b, prefill, n++);
       if (decode < SLOWER) found("decode", a, b, decode, n++);
@@ -65,27 +84,46 @@ static int each_slower(const isa_comparison *c, found_pair *found) {
   return n;
 }
 
-static void print_pair(const char *work, const isa_speed *later, const isa_speed *earlier, double ratio, int index) {
+static void print_pair(const char *work, const compared_speed *later, const compared_speed *earlier, double ratio,
+                       int index) {
   (void)index;
-  print_text("%s: %s is slower than %s, %.2f of its speed\n", work, later->name, earlier->name, ratio);
+  print_text("%s: %s %s slower than %s, %.2f of the speed\n", work, later->name, later->threads > 1 ? "are" : "is",
+             earlier->name, ratio);
 }
 
-static void print_pair_json(const char *work, const isa_speed *later, const isa_speed *earlier, double ratio,
+// A key and its value: the name of an instruction set, or a number of threads.
+static void print_key(const char *key, const compared_speed *s) {
+  if (s->threads)
+    print_text("\"%s\": %d", key, s->threads);
+  else
+    print_text("\"%s\": \"%s\"", key, s->name);
+}
+
+static const char *key_of(const compared_speed *s) {
+  return s->threads ? "threads" : "isa";
+}
+
+static void print_pair_json(const char *work, const compared_speed *later, const compared_speed *earlier, double ratio,
                             int index) {
-  print_text("%s{\"work\": \"%s\", \"isa\": \"%s\", \"than\": \"%s\", \"ratio\": %.3f}", index ? ", " : "", work,
-             later->name, earlier->name, ratio);
+  print_text("%s{\"work\": \"%s\", ", index ? ", " : "", work);
+  print_key(key_of(later), later);
+  print_text(", ");
+  print_key("than", earlier);
+  print_text(", \"ratio\": %.3f}", ratio);
 }
 
-void print_isa_comparison(const isa_comparison *c, bool json) {
-  if (json) print_text("{\"isas\": [");
+void print_comparison(const comparison *c, bool json) {
+  const bool threads = c->speeds[0].threads;
+  if (json) print_text("{\"%s\": [", threads ? "threads" : "isas");
   for (int i = 0; i < c->n; i++) {
-    const isa_speed *s = &c->speeds[i];
+    const compared_speed *s = &c->speeds[i];
     double prefill = middle(c, s->prefill), decode = middle(c, s->decode);
     if (json) {
-      print_text("%s{\"isa\": \"%s\", \"prefill_tokens_per_s\": %.2f, \"decode_tokens_per_s\": %.2f}", i ? ", " : "",
-                 s->name, prefill, decode);
+      print_text("%s{", i ? ", " : "");
+      print_key(key_of(s), s);
+      print_text(", \"prefill_tokens_per_s\": %.2f, \"decode_tokens_per_s\": %.2f}", prefill, decode);
     } else {
-      print_text("%-8s prefill %10.2f tokens/s   decode %10.2f tokens/s\n", s->name, prefill, decode);
+      print_text("%-10s prefill %10.2f tokens/s   decode %10.2f tokens/s\n", s->name, prefill, decode);
     }
   }
   if (json) print_text("], \"slower\": [");
@@ -93,5 +131,6 @@ void print_isa_comparison(const isa_comparison *c, bool json) {
   if (json)
     print_text("]}\n");
   else if (!slower)
-    print_text("No instruction set is slower than one before it.\n");
+    print_text(threads ? "No number of threads is slower than a smaller one.\n"
+                       : "No instruction set is slower than one before it.\n");
 }

@@ -220,6 +220,19 @@ class BenchTest(Case):
         for option in (("--isa", "scalar"), ("--sequences", 2)):
             self.fails(2, *run, *option, mentions=["--compare-isa"])
 
+    def test_compare_threads(self):
+        run = ("bench", TALES, "--compare-threads", "-p", 8, "-n", 2, "-r", 1)
+        values = json.loads(self.good(*run, "--json"))
+        threads = [v["threads"] for v in values["threads"]]
+        self.assertEqual((threads[0], threads), (1, sorted(set(threads))))
+        for v in values["threads"]:
+            self.assertGreater(min(v["prefill_tokens_per_s"], v["decode_tokens_per_s"]), 0)
+        for v in values["slower"]:
+            self.assertGreater(v["threads"], v["than"])
+        self.assertRegex(self.good(*run).decode(), r"(?m)^1 thread +prefill .*(\n.*)*slower than")
+        for option in (("--threads", 1), ("--compare-isa",)):
+            self.fails(2, *run, *option, mentions=["--compare-threads"])
+
 
 class SyntheticTest(FolderCase):
     """Synthetic models: without a file, and written to one that every other command reads."""
