@@ -11,7 +11,9 @@ import sys
 import tempfile
 import unittest
 
-from support import TALES, Case, FolderCase, failing, main, real_model, setun
+from support import GOLDEN, TALES, Case, FolderCase, failing, main, real_model, setun
+
+SMALL = os.path.join(GOLDEN, "gguf", "llama3.gguf")
 
 # Optional files of a directory, and a command that reads each.
 OPTIONAL = {"chat_template.jinja": ("run", "-p", "a", "-n", 1), "generation_config.json": ("run", "-p", "a", "-n", 1),
@@ -83,7 +85,7 @@ class Writing(Folder):
     def test_failures_leave_the_target(self):
         os.mkdir(self.path("o"))
         path = self.path("o", "out.gguf")
-        for command in (("convert", TALES, "--to", "t2"), ("logits", TALES, "-p", "a")):
+        for command in (("convert", TALES, "--to", "t2"), ("quantize", SMALL, "--scheme", "q8_0"), ("logits", TALES, "-p", "a")):
             with open(path, "wb") as file:
                 file.write(b"older")
             for call in ("pwrite", "fsync", "close", "rename"):

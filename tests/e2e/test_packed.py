@@ -105,8 +105,8 @@ def groups(columns, group, order):
     return of
 
 
-def gptq(module, rows, bits, symmetric, version, order):
-    of = groups(len(rows[0]), 32, order)
+def gptq(module, rows, bits, symmetric, version, order, group=32):
+    of = groups(len(rows[0]), group, order)
     codes, scales, zeros, floats = quantize(rows, bits, of, max(of) + 1, symmetric)
     stored = [[z - (version == 1) for z in row] for row in transposed(zeros)]
     q = transposed([words(row, bits) for row in codes])
@@ -117,8 +117,8 @@ def gptq(module, rows, bits, symmetric, version, order):
             module + ".g_idx": ("I32", [len(of)], i32(of))}, floats
 
 
-def packed_ints(module, rows, bits, symmetric, order):
-    of = groups(len(rows[0]), 32, order)
+def packed_ints(module, rows, bits, symmetric, order, group=32):
+    of = groups(len(rows[0]), group, order)
     codes, scales, zeros, floats = quantize(rows, bits, of, max(of) + 1, symmetric)
     out = {module + ".weight_packed": ("I32", [len(rows), len(words(codes[0], bits, True))],
                                        i32(flat(words(row, bits, True) for row in codes))),
@@ -232,6 +232,19 @@ class PackedTest(FolderCase):
                 packed, plain = self.both(f"ct{bits}{symmetric}", ct_config(bits, symmetric),
                                           lambda m, r: packed_ints(m, r, bits, symmetric, order))
                 self.compare(packed, plain, not ordered)
+
+    def test_other_groups(self):
+        """Groups of 16 columns, of 48 with a shorter last one, and whole rows: rows here have 64 and 160 columns."""
+        for group, ordered in ((16, True), (48, False), (-1, False)):
+            order, size = random.Random(7) if ordered else None, 1000 if group < 0 else group
+            with self.subTest(group=group):
+                packed, plain = self.both(f"gptq{group}", gptq_config(4, False, group_size=group),
+                                          lambda m, r: gptq(m, r, 4, False, 1, order, size))
+                self.compare(packed, plain, False)
+        config = ct_config(4, False)
+        config["config_groups"]["group_0"]["weights"]["group_size"] = 16
+        packed, plain = self.both("ct16", config, lambda m, r: packed_ints(m, r, 4, False, None, 16))
+        self.compare(packed, plain, False)
 
     def test_against(self):
         """The divergence from the float model, against one computed here from both models' logits."""

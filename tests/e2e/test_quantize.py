@@ -1,18 +1,39 @@
 #!/usr/bin/env python3
 """The command quantize: formats, recipes, what is kept and what is refused; the loss, by perplexity --against."""
 import array
+import errno
 import json
 import math
 import os
 import re
+import shutil
+import struct
+import subprocess
+import time
 import unittest
 
 import gguf
-from support import GOLDEN, TALES, FolderCase, main, read_safetensors, setun
+from support import COMMAND, GOLDEN, TALES, FolderCase, failing, main, read_safetensors, setun
 
 MODEL = os.path.join(GOLDEN, "gguf", "llama3.gguf")
 IDS = [1, 17, 5, 203, 44, 90, 300, 2, 8, 77, 150, 31, 219, 6]
 Q4_0, Q8_0, ZP2_32, T5, INT8_ROW = 2, 8, 0x53540032, 0x53540005, 0x53540008
+
+
+def needs_lapack(test):
+    """Calibration loads the system's LAPACK, which is optional; the message without it is a skipped test's reason."""
+    def wrapper(self):
+        text = self.path("small")
+        with open(text, "w", encoding="utf-8") as file:
+            file.write("A river ran past the mill. " * 9)
+        result = setun("quantize", MODEL, "-o", self.path("small.gguf"), "--scheme", "q4_0", "--calibration", text, "--windows", "1",
+                       "--window", "16")
+        if b"LAPACK" in result.stderr:
+            self.skipTest(result.stderr.decode())
+        os.remove(self.path("small.gguf"))
+        test(self)
+    wrapper.__doc__ = test.__doc__
+    return wrapper
 
 
 class QuantizeTest(FolderCase):
@@ -91,6 +112,7 @@ class QuantizeTest(FolderCase):
         self.good("quantize", TALES, "-o", out, "--scheme", "q8_0")
         self.good("run", out, "-p", "Once", "-n", "4")
 
+    @needs_lapack
     def test_ternary(self):
         """Floats are refused with what would be lost, measured; forced, the loss is said, and calibration makes it less."""
         out, share = self.path("out.gguf"), 0
@@ -152,6 +174,7 @@ class QuantizeTest(FolderCase):
             self.fails(1, "quantize", MODEL, "-o", self.path("bad.gguf"), "--scheme", recipe, mentions=mentions)
         self.assertFalse(os.path.exists(self.path("bad.gguf")))
 
+    @needs_lapack
     def test_experts(self):
         """R1.10's recipe: ternary experts, 2 bits for the others, 8-bit rows of the embedding. Experts that few tokens reach are
         rounded, and named; others are not. A model with shared experts, by a recipe."""
@@ -210,6 +233,55 @@ class QuantizeTest(FolderCase):
         with open(mixed, "w", encoding="utf-8") as file:
             file.write("*attn* = zp4-32\n* = zp2-32\n")
         self.fails(1, "quantize", MODEL, "-o", self.path("dir"), "--scheme", mixed, mentions=["zp4-32", "zp2-32", "expected"])
+
+    def calibration(self, *more):
+        text = self.path("text")
+        with open(text, "w", encoding="utf-8") as file:
+            file.write(" ".join(f"The {i}th of the sacks that the miller counted was heavier by {i * i % 97}." for i in range(300)))
+        return ("--scheme", "zp2-32", "--calibration", text, "--window", "64", *more)
+
+    def content(self, path):
+        with open(path, "rb") as file:
+            return file.read()
+
+    @needs_lapack
+    def test_interrupted(self):
+        """Killed, or without room for a layer's file: nothing incomplete has the target's name, and the same command gives what an
+        uninterrupted one gives."""
+        args, whole = self.calibration("--windows", "8"), self.path("whole.gguf")
+        self.good("quantize", MODEL, "-o", whole, *args)
+        out = self.path("full.gguf")
+        self.fails(1, "quantize", MODEL, "-o", out, *args, env=failing("layer-1", errno.ENOSPC, "rename"),
+                   mentions=["full.gguf.layer-1", os.strerror(errno.ENOSPC)])
+        self.assertFalse(os.path.exists(out))
+        self.assertTrue(os.path.exists(out + ".layer-0"))
+        self.good("quantize", MODEL, "-o", out, *args)
+        self.assertEqual(self.content(out), self.content(whole))
+        out = self.path("killed.gguf")
+        process = subprocess.Popen([COMMAND, "quantize", MODEL, "-o", out, *args], stderr=subprocess.DEVNULL)
+        while process.poll() is None and not os.path.exists(out + ".layer-0"):
+            time.sleep(.002)
+        process.kill()
+        process.wait()
+        if os.path.exists(out):  # it was faster
+            self.assertEqual(self.content(out), self.content(whole))
+        self.good("quantize", MODEL, "-o", out, *args)
+        self.assertEqual(self.content(out), self.content(whole))
+        self.assertFalse([name for name in os.listdir(self.folder) if ".layer-" in name and "part" not in name])
+
+    @needs_lapack
+    def test_not_finite(self):
+        """A weight that is NaN or infinite is named, with its row, and nothing is written."""
+        model, out = self.path("model.gguf"), self.path("out.gguf")
+        shutil.copy(MODEL, model)
+        at = gguf.read(model)[1]["blk.1.ffn_down.weight"][2] + 4 * (7 * 160 + 5)
+        for value in (math.nan, math.inf):
+            with open(model, "r+b") as file:
+                file.seek(at)
+                file.write(struct.pack("<f", value))
+            for scheme in (("--scheme", "q4_0"), ("--scheme", "ternary", "--force"), self.calibration("--windows", "2")):
+                self.fails(1, "quantize", model, "-o", out, *scheme, mentions=["blk.1.ffn_down.weight", "finite", "row 7"])
+                self.assertFalse(os.path.exists(out))
 
     def test_refused(self):
         bad = self.path("bad.gguf")
