@@ -128,7 +128,7 @@ static setun_status measure_matrix(const st_calibrated *c, const matrix *m, st_t
   const st_weight *w = &m->bound->weight;
   size_t k = (size_t)w->shape.columns;
   st_magnitude *room = st_malloc(k, sizeof *room);
-  float *x = st_malloc(k, 2 * sizeof *x), *scales = x + k;
+  float *x = st_malloc(k, 2 * sizeof *x), *scales = x ? x + k : NULL;
   int8_t *trits = st_malloc(k, 1);
   st_row_reader r = {0};
   setun_status s =
