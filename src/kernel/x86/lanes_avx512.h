@@ -287,10 +287,9 @@ LANES_INLINE void vd_opaque(vd *v) {
   vi_opaque(v);
 }
 
-// Two prefetches a line: one far ahead into the second level, one near into the first.
+// One prefetch a line: another into the second level, 7 KiB ahead, makes products slower (docs/kernels.md).
 LANES_INLINE void lanes_prefetch(const uint8_t *p) {
-  _mm_prefetch((const char *)p + 2560, _MM_HINT_T0);
-  _mm_prefetch((const char *)p + 7168, _MM_HINT_T1);
+  _mm_prefetch((const char *)p + 4096, _MM_HINT_T0);
 }
 
 // Bits moved right by `by`, or left by -by: instructions take only constants. What crosses to another byte is for the
