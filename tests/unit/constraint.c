@@ -180,6 +180,48 @@ static void test_lark(void **state) {
   }
 }
 
+// ---- grammars of well-known kinds ----
+
+static void test_arithmetic(void **state) {
+  (void)state;
+  VERDICTS(gbnf("root ::= (sum \"=\" blank number \"\\n\")+\nsum ::= product ([-+] blank product)*\n"
+                "product ::= value ([*/] blank value)*\nvalue ::= number | name | \"(\" blank sum \")\" blank\n"
+                "number ::= [0-9]+ blank\nname ::= [a-z] [a-z0-9_]* blank\nblank ::= [ \\t]*\n"),
+           {"1 + 2*(x3 - 4) = 5\n", true}, {"1=1\n2=2\n", true}, {"1+=2\n", false}, {"(1=1\n", false}, {"1 = 1", false},
+           {"", false});
+}
+
+static void test_lists(void **state) {
+  (void)state;
+  VERDICTS(gbnf("root ::= line{2,3}\nline ::= \"- \" [^\\r\\n\\x0b\\x0c\\x85\\u2028\\u2029]+ \"\\n\"\n"),
+           {"- a\n- \xC3\xA9 b\n", true}, {"- a\n", false}, {"- a\n- b\n- c\n", true}, {"- a\n- b\n- c\n- d\n", false},
+           {"- \n- b\n", false}, {"- a\xE2\x80\xA8\n- b\n", false});
+}
+
+static void test_c(void **state) {
+  (void)state;
+  VERDICTS(
+      gbnf("root ::= (function)*\nfunction ::= type name \"(\" (type name (\",\" s type name)*)? \")\" s block\n"
+           "type ::= (\"int\" | \"void\") blank | \"char\" s \"*\" s\nblock ::= \"{\" s statement* \"}\" s\n"
+           "statement ::= block | \"return\" (blank value)? \";\" s | \"if\" s \"(\" s value \")\" s statement "
+           "(\"else\" blank statement)? | value \";\" s | type name (\"=\" s value)? \";\" s\n"
+           "value ::= term ((\"+\" | \"<\" | \"==\" | \"=\") s term)*\n"
+           "term ::= name (\"(\" s (value (\",\" s value)*)? \")\" s)? | [0-9]+ s | \"(\" s value \")\" s | string s\n"
+           "string ::= \"\\\"\" ([^\"\\\\\\n] | \"\\\\\" [n\"\\\\])* \"\\\"\"\n"
+           "name ::= [a-zA-Z_] [a-zA-Z0-9_]* s\nblank ::= [ \\t\\n]+\ns ::= [ \\t\\n]*\n"),
+      {"int f(int a, char *b) { if (a < 1) return g(b, \"x\\n\"); else { a = a + 1; } return a; }", true},
+      {"void f() {}\nint g() { int x = (1 + 2); }", true}, {"int f( { }", false}, {"int f() { return 1 }", false},
+      {"int f() { \"a; }", false});
+}
+
+static void test_left_recursion(void **state) {
+  (void)state;
+  VERDICTS(gbnf("root ::= root \"+\" product | product\nproduct ::= product \"*\" value | value\n"
+                "value ::= call | \"(\" root \")\" | [0-9]+\ncall ::= value \"[\" root \"]\" | [a-z]\n"), // one through
+                                                                                                          // another
+           {"1+2*3+(4)", true}, {"a[1][b+2]*3", true}, {"(1)[2]", true}, {"1+", false}, {"[1]", false}, {"a[", false});
+}
+
 // ---- tokens, ends ----
 
 static int32_t end_token(void) {
@@ -503,7 +545,9 @@ int main(void) {
       cmocka_unit_test(test_unique_items),   cmocka_unit_test(test_counters),
       cmocka_unit_test(test_forced),         cmocka_unit_test(test_hard_expressions),
       cmocka_unit_test(test_limits),         cmocka_unit_test(test_no_token),
-      cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_threads),        cmocka_unit_test(test_arithmetic),
+      cmocka_unit_test(test_lists),          cmocka_unit_test(test_c),
+      cmocka_unit_test(test_left_recursion),
   };
   return cmocka_run_group_tests(tests, open_vocabulary, close_vocabulary);
 }
