@@ -1,6 +1,8 @@
 // The table of endpoints, and finding a path in it.
 #include "routes.h"
 
+#include "base/hex.h"
+
 #include <string.h>
 
 const route all_routes[] = {
@@ -37,7 +39,7 @@ const route all_routes[] = {
     {"POST", "/apply-template", handle_template, 0, "The text of a conversation", conversation_tables},
     {"GET", "/tokenizer_info", handle_tokenizer_info, ROUTE_DIRECT, "The tokenizer's special tokens", NULL},
     {"GET", "/props", handle_props, ROUTE_DIRECT, "Defaults and properties", NULL},
-    {"GET", "/slots", handle_slots, ROUTE_DIRECT, "The places of the batch", NULL},
+    {"GET", "/slots", handle_slots, ROUTE_DIRECT, "The slots of the batch", NULL},
     {"GET", "/metrics", handle_metrics, ROUTE_DIRECT | ROUTE_COMMON, "Counters, for Prometheus", NULL},
     {"GET", "/api/version", handle_ollama_version, ROUTE_DIRECT | ROUTE_COMMON, "The version of Ollama's API", NULL},
     {"GET", "/api/tags", handle_ollama_tags, ROUTE_DIRECT | ROUTE_COMMON, "The models, as Ollama lists them", NULL},
@@ -45,18 +47,12 @@ const route all_routes[] = {
     {NULL, NULL, NULL, 0, NULL, NULL},
 };
 
-static int hex(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 bool decode_part(const char *text, char rest[ROUTE_REST], size_t *length) {
   size_t n = 0;
   for (; *text; text++) {
     int c = (unsigned char)*text;
     if (c == '%') {
-      int high = hex(text[1]), low = high < 0 ? -1 : hex(text[2]);
+      int high = st_hex_digit(text[1]), low = high < 0 ? -1 : st_hex_digit(text[2]);
       if (low < 0) return false;
       c = high * 16 + low;
       text += 2;

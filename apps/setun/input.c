@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "input.h"
 
+#include "base/hex.h"
 #include "output.h"
 
 #include <errno.h>
@@ -64,13 +65,6 @@ int read_file(const char *path, size_t most, input_text *text) {
   return status;
 }
 
-static int hex_digit(char c) {
-  return c >= '0' && c <= '9'   ? c - '0'
-         : c >= 'a' && c <= 'f' ? c - 'a' + 10
-         : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                : -1;
-}
-
 size_t unescape(char *text, size_t length) {
   static const char letters[] = "nrt\\\"'", meanings[] = "\n\r\t\\\"'";
   size_t out = 0;
@@ -80,9 +74,9 @@ size_t unescape(char *text, size_t length) {
     if (found) {
       text[out++] = meanings[found - letters];
       i++;
-    } else if (text[i] == '\\' && left > 3 && text[i + 1] == 'x' && hex_digit(text[i + 2]) >= 0 &&
-               hex_digit(text[i + 3]) >= 0) {
-      text[out++] = (char)(unsigned char)(hex_digit(text[i + 2]) * 16 + hex_digit(text[i + 3]));
+    } else if (text[i] == '\\' && left > 3 && text[i + 1] == 'x' && st_hex_digit(text[i + 2]) >= 0 &&
+               st_hex_digit(text[i + 3]) >= 0) {
+      text[out++] = (char)(unsigned char)(st_hex_digit(text[i + 2]) * 16 + st_hex_digit(text[i + 3]));
       i += 3;
     } else {
       text[out++] = text[i];

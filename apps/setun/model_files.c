@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "model_files.h"
 
+#include "base/suffix.h"
 #include "output.h"
 
 #include <ctype.h>
@@ -76,11 +77,6 @@ static const char *base_of(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-static bool ends_with(const char *text, const char *end) {
-  size_t n = strlen(text), m = strlen(end);
-  return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static bool has_word(const char *name, const char *word) {
   for (; *name; name++) {
     if (strncasecmp(name, word, strlen(word)) == 0) return true;
@@ -90,7 +86,7 @@ static bool has_word(const char *name, const char *word) {
 
 // Whether a GGUF file holds a language model's weights: not an image projector, nor an importance matrix.
 static bool is_gguf_model(const char *path) {
-  return ends_with(path, ".gguf") && !has_word(base_of(path), "mmproj") && !has_word(base_of(path), "imatrix");
+  return st_has_suffix(path, ".gguf") && !has_word(base_of(path), "mmproj") && !has_word(base_of(path), "imatrix");
 }
 
 // The length of a GGUF file's path that its parts share, "model" of "model-00002-of-00003.gguf", and the part's number.
@@ -137,7 +133,7 @@ static bool is_directory_text(const char *path) {
 }
 
 static bool is_weights(const char *path) {
-  return strncmp(path, "model", 5) == 0 && ends_with(path, ".safetensors") && !strchr(path, '/');
+  return strncmp(path, "model", 5) == 0 && st_has_suffix(path, ".safetensors") && !strchr(path, '/');
 }
 
 bool is_file_of(const model_choice *c, const model_file *file) {

@@ -54,14 +54,14 @@ static setun_status check_params(const setun_constraint_params *p, setun_error *
   return SETUN_OK;
 }
 
-// Without white space of its own a text has one blank behind colons and commas, as models were trained.
+// Without free white space a text has one space after colons and commas, as models were trained.
 static void set_space(st_grammar *g, uint32_t space) {
   st_terms *t = st_grammar_terms(g);
   st_term any = st_term_json_space(t, space);
   st_grammar_set_space(g, space ? any : ST_TERM_EPSILON, space ? any : st_term_text(t, " ", 1));
 }
 
-// An error of the text's: with its name in front where the front end does not say it.
+// An error in the text, preceded by the text's name if the front end does not state it.
 static setun_status named_error(setun_status s, const char *name, const setun_error *own, setun_error *err) {
   return name ? st_fail(err, s, "%.64s: %.400s", name, own->message) : st_fail(err, s, "%s", own->message);
 }
@@ -89,6 +89,14 @@ static setun_status read_grammar(const setun_model *model, const setun_constrain
   return SETUN_OK;
 }
 
+// The checked parameters, and the grammar of their text.
+static setun_status take_grammar(const setun_model *model, const setun_constraint_params *given,
+                                 setun_constraint_params *p, st_grammar **g, setun_error *err) {
+  setun_status s = st_take_constraint_params(p, given, err);
+  if (s == SETUN_OK) s = check_params(p, err);
+  return s == SETUN_OK ? read_grammar(model, p, g, err) : s;
+}
+
 // Takes the grammar; `name` NULL: messages need none.
 static setun_status compile(const setun_model *model, st_grammar *g, const char *name, setun_constraint **out,
                             setun_error *err) {
@@ -113,9 +121,7 @@ setun_status setun_constraint_new(const setun_model *model, const setun_constrai
   st_grammar *g = NULL;
   ST_NEED(model);
   ST_NEED(constraint);
-  setun_status s = st_take_constraint_params(&p, params, error);
-  if (s == SETUN_OK) s = check_params(&p, error);
-  if (s == SETUN_OK) s = read_grammar(model, &p, &g, error);
+  setun_status s = take_grammar(model, params, &p, &g, error);
   return s == SETUN_OK ? compile(model, g, p.name, constraint, error) : s;
 }
 
@@ -125,20 +131,17 @@ void setun_constraint_free(setun_constraint *constraint) {
 
 // ---- answers ----
 
-// The root of a text's grammar becomes the answer's body: a schema is added to the answer's grammar, others have one of
-// their own, whose root is taken.
+// The root of a text's grammar becomes the answer's body: a schema is added to the answer's grammar; other kinds are
+// grammars of their own, of which the root is used.
 static setun_status text_grammar(const setun_model *model, const setun_constraint_params *given, st_grammar **g,
                                  st_node *body, setun_error *err) {
   setun_constraint_params p;
-  setun_status s = st_take_constraint_params(&p, given, err);
-  if (s == SETUN_OK) s = check_params(&p, err);
-  if (s == SETUN_OK) s = read_grammar(model, &p, g, err);
-  if (s != SETUN_OK) return s;
-  *body = st_grammar_root(*g);
-  return SETUN_OK;
+  setun_status s = take_grammar(model, given, &p, g, err);
+  if (s == SETUN_OK) *body = st_grammar_root(*g);
+  return s;
 }
 
-// Adds calls to the grammar, made where there is none.
+// Adds calls to the grammar, which is created if there is none.
 static setun_status calls_grammar(const setun_rendering *prompt, const st_answer_place *place,
                                   const setun_answer_params *p, st_grammar **g, st_node *body, setun_error *err) {
   st_json *tools = NULL;
@@ -208,7 +211,7 @@ static bool add_text_key(st_buffer *b, const setun_constraint_params *p) {
   return add_part(b, numbers, sizeof numbers) && add_word(b, p->name) && add_part(b, p->text ? p->text : "", p->length);
 }
 
-// The template is a part of the place by its hash: a program knows few of them, and chooses them itself.
+// The template is a part of the place by its hash: a program uses few templates, and chooses them itself.
 static bool add_answer_key(st_buffer *b, const setun_rendering *prompt, const setun_answer_params *p) {
   const st_answer_place place = st_rendering_place(prompt);
   const st_text t = place.template_text;

@@ -3,6 +3,7 @@
 
 #include "base/float_modes.h"
 #include "base/memory.h"
+#include "base/suffix.h"
 #include "convert/convert.h"
 #include "model/roles.h"
 #include "model/rope.h"
@@ -53,7 +54,7 @@ static setun_status print_config(setun_file *f, setun_error *err) {
   setun_status s = SETUN_OK;
   for (size_t i = 0; s == SETUN_OK && i < st_json_members(f->directory->config); i++) {
     const st_json_member *m = st_json_member_at(f->directory->config, i);
-    // Integers were read as reals, see base/json.h: shown as integers.
+    // Integers were read as reals (see base/json.h); they are printed as integers.
     double x = st_json_number(&m->value);
     bool whole = st_json_is_number(&m->value) && fabs(x) < 1e15 && x == (double)(long long)x;
     st_json shown = whole ? st_json_make_integer((int64_t)x) : m->value;
@@ -135,11 +136,6 @@ static char *module_of(const char *name) {
   return st_strndup(name, weight ? n - suffix : n);
 }
 
-static bool ends_with(const char *text, const char *end) {
-  size_t n = strlen(text), m = strlen(end);
-  return n >= m && !strcmp(text + n - m, end);
-}
-
 // Whether a tensor of bytes or of words is packed weights, by its module's other tensors and config.json. Fails only
 // without memory.
 static setun_status find_packed(const st_directory *d, const st_tensor *t, bool *found, st_weight *w,
@@ -157,8 +153,9 @@ static setun_status find_packed(const st_directory *d, const st_tensor *t, bool 
 
 // Whether it is a tensor of scales, which are not weights.
 static bool is_scale(const st_directory *d, const char *name) {
-  bool mlx = st_json_get(d->config, "quantization") && (ends_with(name, ".scales") || ends_with(name, ".biases"));
-  return mlx || ends_with(name, ".scale") || ends_with(name, "_scale");
+  bool mlx =
+      st_json_get(d->config, "quantization") && (st_has_suffix(name, ".scales") || st_has_suffix(name, ".biases"));
+  return mlx || st_has_suffix(name, ".scale") || st_has_suffix(name, "_scale");
 }
 
 // The number of weights that the stored tensors hold.

@@ -16,8 +16,7 @@ typedef struct st_gbnf {
   st_map *names;
   setun_status status;
   int depth;
-  st_node *pending; // members of lists that are being read
-  size_t n_pending, pending_capacity;
+  st_node_stack pending;
 } st_gbnf;
 
 static st_node fail(st_gbnf *x, setun_status code, const char *message) {
@@ -45,21 +44,8 @@ static void skip_space(st_gbnf *x, bool lines) {
   }
 }
 
-static bool push(st_gbnf *x, st_node node) {
-  if (!st_reserve(&x->pending, &x->pending_capacity, x->n_pending + 1, sizeof node)) {
-    if (!x->status) x->status = st_fail_memory(x->r.err, "a grammar");
-    return false;
-  }
-  x->pending[x->n_pending++] = node;
-  return true;
-}
-
-// Makes the pending nodes from `base` on one node.
-static st_node take_list(st_gbnf *x, size_t base, st_node (*join)(st_grammar *, const st_node *, size_t)) {
-  size_t n = x->n_pending - base;
-  x->n_pending = base;
-  if (x->status) return ST_NODE_EMPTY;
-  return join(x->g, n ? x->pending + base : NULL, n);
+static void push(st_gbnf *x, st_node node) {
+  if (!st_node_stack_push(&x->pending, node) && !x->status) x->status = st_fail_memory(x->r.err, "a grammar");
 }
 
 // ---- names ----
@@ -110,7 +96,7 @@ static st_term character(st_gbnf *x, uint32_t code) {
 }
 
 static st_node read_literal(st_gbnf *x) {
-  size_t base = x->n_pending;
+  size_t base = x->pending.n;
   while (!x->status && !skip(x, '"')) {
     if (x->r.at == x->r.end)
       fail(x, SETUN_ERROR_FORMAT, "\"");
@@ -118,7 +104,7 @@ static st_node read_literal(st_gbnf *x) {
       push(x, character(x, read_character(x)));
   }
   st_term term = ST_TERM_EPSILON;
-  while (x->n_pending > base) term = st_term_seq(st_grammar_terms(x->g), x->pending[--x->n_pending], term);
+  while (x->pending.n > base) term = st_term_seq(st_grammar_terms(x->g), x->pending.items[--x->pending.n], term);
   return st_node_term(x->g, term);
 }
 
@@ -130,7 +116,7 @@ static st_node read_class(st_gbnf *x) {
     if (x->r.end - x->r.at >= 2 && x->r.at[0] == '-' && x->r.at[1] != ']') {
       x->r.at++;
       last = read_character(x);
-      if (last < first) fail(x, SETUN_ERROR_FORMAT, "a range in rising order");
+      if (last < first) fail(x, SETUN_ERROR_FORMAT, "a range in ascending order");
     }
     st_ranges_add(&r, first, last);
   }
@@ -190,12 +176,12 @@ static st_node read_repeat(st_gbnf *x, st_node symbol) {
     max = min;
   }
   if (!any || !skip(x, '}')) return fail(x, SETUN_ERROR_FORMAT, "counts, as in {2}, {2,} or {2,5}");
-  if (max < min) return fail(x, SETUN_ERROR_FORMAT, "counts in rising order");
+  if (max < min) return fail(x, SETUN_ERROR_FORMAT, "counts in ascending order");
   return st_node_repeat(x->g, symbol, min, max);
 }
 
 static st_node read_sequence(st_gbnf *x, bool nested) {
-  size_t base = x->n_pending;
+  size_t base = x->pending.n;
   skip_space(x, nested);
   while (!x->status && x->r.at < x->r.end && !strchr("|)\n\r", *x->r.at)) {
     st_node symbol = read_symbol(x);
@@ -206,17 +192,17 @@ static st_node read_sequence(st_gbnf *x, bool nested) {
     }
     push(x, symbol);
   }
-  return take_list(x, base, st_node_seq);
+  return x->status ? ST_NODE_EMPTY : st_node_stack_join(&x->pending, base, x->g, st_node_seq);
 }
 
 static st_node read_alternatives(st_gbnf *x, bool nested) {
-  size_t base = x->n_pending;
+  size_t base = x->pending.n;
   for (bool more = true; more && !x->status;) {
     push(x, read_sequence(x, nested));
     more = skip(x, '|');
     if (more) skip_space(x, true);
   }
-  return take_list(x, base, st_node_alt);
+  return x->status ? ST_NODE_EMPTY : st_node_stack_join(&x->pending, base, x->g, st_node_alt);
 }
 
 static void read_rule(st_gbnf *x) {
@@ -263,7 +249,7 @@ setun_status st_grammar_from_gbnf(const char *text, size_t length, const char *n
   x.names = st_map_new(64);
   status = x.names ? read_rules(&x) : st_fail_memory(err, "a grammar");
   st_map_free(x.names);
-  st_free(x.pending);
+  st_free(x.pending.items);
   if (status)
     st_grammar_free(x.g);
   else

@@ -68,8 +68,7 @@ typedef struct st_lark {
   bool in_terminal;
   setun_status status;
   int depth;
-  st_node *pending;
-  size_t n_pending, pending_capacity;
+  st_node_stack pending;
 } st_lark;
 
 static st_node fail(st_lark *x, setun_status code, const char *message) {
@@ -235,18 +234,8 @@ static void read_statement(st_lark *x) {
 
 // ---- expansions ----
 
-static bool push(st_lark *x, st_node node) {
-  if (!st_reserve(&x->pending, &x->pending_capacity, x->n_pending + 1, sizeof node)) return no_memory(x);
-  x->pending[x->n_pending++] = node;
-  return true;
-}
-
-// Makes the pending nodes from `base` on one node.
-static st_node take_list(st_lark *x, size_t base, st_node (*join)(st_grammar *, const st_node *, size_t)) {
-  size_t n = x->n_pending - base;
-  x->n_pending = base;
-  if (x->status) return ST_NODE_EMPTY;
-  return join(x->g, n ? x->pending + base : NULL, n);
+static void push(st_lark *x, st_node node) {
+  if (!st_node_stack_push(&x->pending, node)) no_memory(x);
 }
 
 static st_node read_expansions(st_lark *x);
@@ -279,7 +268,7 @@ static st_term read_string(st_lark *x, uint32_t *only) {
   if (end < from || *end != '"') return fail(x, SETUN_ERROR_FORMAT, "a string's end");
   bool ignore_case = st_reader_peek(&x->r, "i") && !(x->r.at + 1 < x->r.end && is_name(x->r.at[1]));
   const char *after = x->r.at + ignore_case;
-  size_t base = x->n_pending, n = 0;
+  size_t base = x->pending.n, n = 0;
   x->r.at = from;
   while (!x->status && x->r.at < end) {
     st_ranges r = {0};
@@ -293,7 +282,7 @@ static st_term read_string(st_lark *x, uint32_t *only) {
   }
   if (n != 1) *only = UINT32_MAX;
   st_term term = ST_TERM_EPSILON;
-  while (x->n_pending > base) term = st_term_seq(t, x->pending[--x->n_pending], term);
+  while (x->pending.n > base) term = st_term_seq(t, x->pending.items[--x->pending.n], term);
   if (!x->status) x->r.at = after;
   return term;
 }
@@ -305,7 +294,7 @@ static st_node read_string_or_range(st_lark *x) {
   if (!st_reader_skip(&x->r, "\"")) return fail(x, SETUN_ERROR_FORMAT, "the string that ends the range");
   read_string(x, &last);
   if (x->status || first == UINT32_MAX || last == UINT32_MAX || last < first) {
-    return fail(x, SETUN_ERROR_FORMAT, "two strings of one character in rising order");
+    return fail(x, SETUN_ERROR_FORMAT, "two strings of one character in ascending order");
   }
   return terminal_node(x, st_term_ranges(st_grammar_terms(x->g), &(st_range){first, last}, 1, ST_PLAIN));
 }
@@ -315,7 +304,7 @@ static st_node read_expression(st_lark *x) {
   st_reader inside = x->r;
   skip_quoted(x, '/');
   inside.end = x->r.at - 1;
-  if (inside.end < inside.at || *inside.end != '/') return fail(x, SETUN_ERROR_FORMAT, "an expression's end");
+  if (inside.end < inside.at || *inside.end != '/') return fail(x, SETUN_ERROR_FORMAT, "the end of the expression");
   st_expression_flags flags = {false, false};
   for (; x->r.at < x->r.end && is_name(*x->r.at); x->r.at++) {
     if (*x->r.at == 'i')
@@ -426,12 +415,12 @@ static st_node read_repeat(st_lark *x, st_node item) {
   max = min;
   if (st_reader_skip(&x->r, braces ? "," : "..") && !st_reader_number(&x->r, &max)) max = ST_UNBOUNDED;
   if (max < min || (braces && !st_reader_skip(&x->r, "}")))
-    return fail(x, SETUN_ERROR_FORMAT, "counts in rising order");
+    return fail(x, SETUN_ERROR_FORMAT, "counts in ascending order");
   return st_node_repeat(x->g, item, min, max);
 }
 
 static st_node read_sequence(st_lark *x) {
-  size_t base = x->n_pending;
+  size_t base = x->pending.n;
   skip_space(x);
   while (!x->status && x->r.at < x->r.end && !memchr("|)]&", *x->r.at, 4) && !st_reader_peek(&x->r, "->")) {
     st_node item = read_item(x);
@@ -443,7 +432,7 @@ static st_node read_sequence(st_lark *x) {
     read_name(x);
     skip_space(x);
   }
-  return take_list(x, base, st_node_seq);
+  return x->status ? ST_NODE_EMPTY : st_node_stack_join(&x->pending, base, x->g, st_node_seq);
 }
 
 static st_node read_intersection(st_lark *x) {
@@ -462,10 +451,10 @@ static st_node read_intersection(st_lark *x) {
 }
 
 static st_node read_expansions(st_lark *x) {
-  size_t base = x->n_pending;
+  size_t base = x->pending.n;
   do push(x, read_intersection(x));
   while (!x->status && st_reader_skip(&x->r, "|"));
-  return take_list(x, base, st_node_alt);
+  return x->status ? ST_NODE_EMPTY : st_node_stack_join(&x->pending, base, x->g, st_node_alt);
 }
 
 // ---- the whole ----
@@ -512,7 +501,7 @@ setun_status st_grammar_from_lark(const char *text, size_t length, const char *n
   x.names = st_map_new(64);
   status = x.names ? read_grammar(&x) : st_fail_memory(err, "a grammar");
   st_map_free(x.names);
-  st_free(x.symbols), st_free(x.ignored), st_free(x.pending);
+  st_free(x.symbols), st_free(x.ignored), st_free(x.pending.items);
   if (status)
     st_grammar_free(x.g);
   else

@@ -210,3 +210,16 @@ bool st_reader_number(st_reader *r, uint32_t *number) {
   *number = (uint32_t)n;
   return r->at > from;
 }
+
+bool st_node_stack_push(st_node_stack *stack, st_node node) {
+  if (!st_reserve(&stack->items, &stack->capacity, stack->n + 1, sizeof node)) return false;
+  stack->items[stack->n++] = node;
+  return true;
+}
+
+st_node st_node_stack_join(st_node_stack *stack, size_t base, st_grammar *g,
+                           st_node (*join)(st_grammar *, const st_node *, size_t)) {
+  size_t n = stack->n - base;
+  stack->n = base;
+  return join(g, n ? stack->items + base : NULL, n);
+}

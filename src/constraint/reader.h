@@ -41,6 +41,18 @@ bool st_reader_hex(st_reader *r, int n, uint32_t *code);
 // by its text must be one token of the vocabulary.
 setun_status st_reader_token(st_reader *r, st_grammar *g, const st_tokenizer *tokenizer, bool negated, st_node *node);
 
+// Nodes of sequences and alternatives that are being read; lists in lists are behind them.
+typedef struct st_node_stack {
+  st_node *items;
+  size_t n, capacity;
+} st_node_stack;
+
+// False: out of memory.
+bool st_node_stack_push(st_node_stack *stack, st_node node);
+// Takes the nodes from `base` on and joins them, with st_node_seq or st_node_alt.
+st_node st_node_stack_join(st_node_stack *stack, size_t base, st_grammar *g,
+                           st_node (*join)(st_grammar *, const st_node *, size_t));
+
 // A decimal number, at most ST_UNBOUNDED - 1, which larger ones become. False where no digit follows.
 bool st_reader_number(st_reader *r, uint32_t *number);
 

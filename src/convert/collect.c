@@ -2,6 +2,7 @@
 #include "convert/conversion.h"
 
 #include "base/memory.h"
+#include "base/suffix.h"
 #include "source/expert_deltas.h"
 
 #include <stdio.h>
@@ -32,11 +33,6 @@ static bool cut(char *name, const char *end) {
   return true;
 }
 
-static bool ends_with(const char *name, const char *end) {
-  size_t n = strlen(name), m = strlen(end);
-  return n >= m && !strcmp(name + n - m, end);
-}
-
 static unit unit_of(const st_conversion *p, const st_tensor *t) {
   unit u = {.tensor = t, .named = NAMED_MODULE};
   snprintf(u.module, sizeof u.module, "%s", t->name); // names have at most ST_NAME_MOST bytes
@@ -62,7 +58,7 @@ static bool is_ignored(const st_conversion *p, const unit *u) {
     return true;
   }
   if (p->from_gguf) return !p->to_gguf && u->place.in_layer && u->place.layer >= p->h.n_layer && p->h.n_layer_next;
-  if (ends_with(name, ".rotary_emb.inv_freq")) return true;
+  if (st_has_suffix(name, ".rotary_emb.inv_freq")) return true;
   for (const char *const *i = p->spec->ignored; i && *i; i++) {
     if (!strncmp(name, *i, strlen(*i))) return true;
   }
@@ -273,7 +269,7 @@ static bool is_bound(const st_conversion *p, const st_tensor *t) {
   if (!p->weights.n || !p->weights.used[t - p->d->tensors]) return false;
   unit u = unit_of(p, t);
   if (u.place.known && is_joined(u.place.role)) return false; // copied whole, by its own name
-  return u.named != NAMED_SCALE && u.named != NAMED_NORM && !ends_with(t->name, ".rms_norm.weight");
+  return u.named != NAMED_SCALE && u.named != NAMED_NORM && !st_has_suffix(t->name, ".rms_norm.weight");
 }
 
 // ---- order and stacks ---------------------------------------------------------------------------------------------

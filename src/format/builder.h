@@ -61,7 +61,4 @@ void st_sentence_free(st_directory *d);
 // The error for weights that contain pickled Python objects.
 setun_status st_fail_pickled(const char *path, setun_error *err);
 
-// Whether `name` ends in `suffix`.
-bool st_has_suffix(const char *name, const char *suffix);
-
 #endif

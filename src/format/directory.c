@@ -2,6 +2,7 @@
 #include "format/directory.h"
 
 #include "base/memory.h"
+#include "base/suffix.h"
 #include "base/utf8.h"
 #include "format/builder.h"
 
@@ -147,11 +148,6 @@ uint32_t st_dtype_bytes(const char *dtype) {
     if (!strcmp(known[i].name, dtype)) return known[i].bytes;
   }
   return 0;
-}
-
-bool st_has_suffix(const char *name, const char *suffix) {
-  size_t n = strlen(name), m = strlen(suffix);
-  return n >= m && !memcmp(name + n - m, suffix, m);
 }
 
 setun_status st_fail_pickled(const char *path, setun_error *err) {

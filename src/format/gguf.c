@@ -1,6 +1,7 @@
 // GGUF, versions 2 and 3, little-endian, in one file or split over several. The layout follows ggml's published
 // description: magic, version, counts, key-value pairs, tensor infos, padding to the alignment, tensor data.
 #include "base/memory.h"
+#include "base/suffix.h"
 #include "format/builder.h"
 #include "format/gguf_header.h"
 #include "format/typeid.h"
@@ -309,7 +310,7 @@ static setun_status add_tensors(gguf *g, setun_error *err) {
     size_t k = 0;
     while (k < n_known && known[k].type != info->type) k++;
     if (k == n_known) {
-      // There are fewer readable types than places.
+      // There are fewer readable types than entries.
       if (n_known == sizeof known / sizeof *known) return st_fail(err, SETUN_ERROR_LIMIT, "too many tensor types");
       setun_status s = st_typeid_resolve(g->builder, g->tensors, g->count, info->type, &known[k].format, err);
       if (s != SETUN_OK) return st_fail_in(err, s, "%s", info->name);

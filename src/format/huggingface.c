@@ -1,6 +1,7 @@
 // A Hugging Face directory: config.json, and safetensors in one file or in the shards named by an index.
 #define _POSIX_C_SOURCE 200809L
 #include "base/memory.h"
+#include "base/suffix.h"
 #include "format/builder.h"
 
 #include <dirent.h>

@@ -74,8 +74,8 @@ PUBLIC_HEADERS = {
     "chat": ("channels.h", "choose.h", "tool_calls.h", "tool_formats.h", "tool_history.h"),
     "jinja": ("template.h",),
     "base": ("buffer.h", "bytes.h", "clock.h", "cpu.h", "error.h", "file.h", "float16.h", "float_modes.h", "hash.h", "hex.h",
-             "json.h", "log.h", "memory.h", "output.h", "pool.h", "process.h", "random.h", "system_error.h", "system_memory.h",
-             "thread.h", "utf8.h"),
+             "json.h", "log.h", "memory.h", "output.h", "pool.h", "process.h", "random.h", "suffix.h", "system_error.h",
+             "system_memory.h", "thread.h", "utf8.h"),
 }
 SHADER_FOLDERS = ("shaders",)  # of a backend
 SUBFOLDERS = {"kernel": ("ref", "lanes", "x86", "arm"), "model": ("arch",), "backend": None}  # None: any
@@ -149,8 +149,8 @@ TABLES = {
                "a family's facts are in its file in src/model/arch"),
 }
 
-# Of the library's internals, all that programs share: one reader of JSON is enough, and one of UTF-8.
-SHARED_HEADERS = ("base/json.h", "base/utf8.h")
+# Of the library's internals, all that programs share: one reader of JSON is enough, and one of UTF-8 and of digits.
+SHARED_HEADERS = ("base/hex.h", "base/json.h", "base/suffix.h", "base/utf8.h")
 # What one program shows to the other: the command sees this one header of the server.
 PROGRAM_HEADERS = {"apps/setun": ("server/server.h",)}
 
