@@ -1,9 +1,9 @@
 // Measures constraints: the time to compile a grammar, and to compute a mask.
 //
-// usage: mask_speed VOCABULARY TOKENS GRAMMAR...
-// VOCABULARY is a GGUF file or a model's directory; a GRAMMAR's kind is its file's end: .gbnf, .lark, or .regex. Of
-// each, TOKENS masks are made along texts of random tokens from the masks themselves. Prints a line for each: compile
-// time, then mean, p99.9 and maximum of the masks' times. Times are those of the processor, of one thread.
+// usage: mask_speed VOCABULARY TOKENS GRAMMAR... VOCABULARY is a GGUF file or a model's directory; the suffix of a
+// GRAMMAR tells its kind: .gbnf, .lark, or .regex. For each, TOKENS masks are computed along texts whose tokens are
+// drawn from the masks. Prints a line for each: compile time, then mean, p99.9 and maximum of the masks' times. Times
+// are those of the processor, of one thread.
 #define _POSIX_C_SOURCE 200809L
 #include "base/file.h"
 #include "base/memory.h"

@@ -1,18 +1,13 @@
 // Judges and measures JSON schemas as constraints.
 //
-// usage: bench_schemas TOKENIZER check|masks < LINES
-//        bench_schemas TOKENIZER sample SEED COUNT < LINES
-//        bench_schemas TOKENIZER encode < LINES
-//        bench_schemas TOKENIZER vocabulary
-// TOKENIZER is a GGUF file, a model's directory or tokenizer.json. A line is a schema and, after tabs, texts; each gives
-// one line of output.
-//   check   "ok VERDICTS": a digit a text, 1 where it is one of the schema's values; or "no STATUS MESSAGE"
-//   masks   the same, then microseconds: of the compilation, and of the mask before each token of the texts that fit
-//   sample  "ok" and, after tabs, COUNT texts of random tokens that the masks allow; a text that has not ended in time
-//           ends with the character 0x1A
-//   encode  the tokens of each text, after tabs
-//   vocabulary  a line a token: "text", "end" or "control", and its bytes in hexadecimal
-// Times are those of the processor.
+// usage: bench_schemas TOKENIZER check|masks < LINES bench_schemas TOKENIZER sample SEED COUNT < LINES bench_schemas
+// TOKENIZER encode < LINES bench_schemas TOKENIZER vocabulary TOKENIZER is a GGUF file, a model's directory or
+// tokenizer.json. A line is a schema and, after tabs, texts; each gives one line of output. check   "ok VERDICTS": one
+// digit per text, 1 if it is a value of the schema; or "no STATUS MESSAGE" masks   the same, then microseconds: of the
+// compilation, and of the mask before each token of the texts that fit sample  "ok" and, after tabs, COUNT texts of
+// random tokens that the masks allow; a text that has not ended in time ends with the character 0x1A encode  the tokens
+// of each text, after tabs vocabulary  a line a token: "text", "end" or "control", and its bytes in hexadecimal Times
+// are those of the processor.
 #define _POSIX_C_SOURCE 200809L
 #include "base/file.h"
 #include "base/memory.h"

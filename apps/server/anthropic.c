@@ -278,7 +278,7 @@ static bool add_all(st_json *root, st_json *messages, const st_json *body, probl
     if (st_json_is_string(content))
       add_message(root, messages, st_json_string(role), st_json_copy_of(root, content));
     else if (!st_json_is_array(content))
-      return invalid(p, "messages", "messages: expected a text or blocks as content, found %s", kind_of(content));
+      return invalid(p, "messages", "messages: content: expected a string or blocks, found %s", kind_of(content));
     else if (!add_blocks(root, messages, st_json_string(role), content, p))
       return false;
   }

@@ -43,7 +43,7 @@ static bool read_tool(const st_json *tools, size_t i, problem *p) {
     return invalid(p, "tools", "tools[%zu].function.strict: expected true or false, found %s", i, kind_of(strict));
   for (size_t k = 0; k < i; k++) {
     if (is_text(name_of(tools, k), st_json_string(name)))
-      return invalid(p, "tools", "tools[%zu].function.name: %.64s comes twice", i, st_json_string(name));
+      return invalid(p, "tools", "tools[%zu].function.name: %.64s is given twice", i, st_json_string(name));
   }
   return true;
 }
@@ -96,7 +96,7 @@ static bool read_choice(job *j, const st_json *tools, const st_json *wanted, pro
   if (!required && (!is_text(st_json_get(wanted, "type"), "function") || !st_json_is_string(name)))
     return invalid(p, key, "%s: expected none, auto, required, a function or allowed_tools, found %s", key,
                    st_json_is_string(wanted) ? st_json_string(wanted) : kind_of(wanted));
-  if (!st_json_size(tools)) return invalid(p, key, "%s: expected tools with it, found none", key);
+  if (!st_json_size(tools)) return invalid(p, key, "%s: expected tools as well, found none", key);
   j->tool_choice = TOOLS_REQUIRED;
   for (size_t i = 0; !required && i < st_json_size(tools); i++) {
     if (!is_text(name_of(tools, i), st_json_string(name))) continue;

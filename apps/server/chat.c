@@ -21,8 +21,8 @@ static const field conversation_fields[] = {
     {NULL, FIELD_BOOL, 0, 0, 0, NULL, NULL},
 };
 static const field chat_only[] = {
-    {"functions", FIELD_REFUSED, 0, 0, 0, "functions are not supported in this old form: see tools", NULL},
-    {"modalities", FIELD_OTHER, 0, 0, 0, "what the answer is made of: only text",
+    {"functions", FIELD_REFUSED, 0, 0, 0, "this deprecated form of tools is not supported: see tools", NULL},
+    {"modalities", FIELD_OTHER, 0, 0, 0, "the answer's modalities: only text",
      "{\"type\":\"array\",\"items\":{\"const\":\"text\"}}"},
     {"logprobs", FIELD_OTHER, 0, 0, 0, "log-probabilities of the tokens", "{\"type\":\"boolean\"}"},
     {"top_logprobs", FIELD_OTHER, 0, 0, 0, "and of this many of the likeliest tokens at each position",
@@ -192,7 +192,7 @@ static bool read_modalities(const st_json *body, problem *p) {
   for (size_t i = 0; i < st_json_size(list); i++) {
     const char *name = st_json_string(st_json_at(list, i));
     if (!name || strcmp(name, "text") != 0)
-      return invalid(p, "modalities", "modalities: expected text alone, found %.40s",
+      return invalid(p, "modalities", "modalities: expected only text, found %.40s",
                      name ? name : kind_of(st_json_at(list, i)));
   }
   return true;
@@ -208,7 +208,7 @@ static bool read_logprobs(const st_json *body, generation *g, problem *p) {
   if (!(n >= 0 && n <= TOP_OPENAI_MOST && n == (int)n))
     return invalid(p, "top_logprobs", "top_logprobs: expected 0 to %d, found %.10g", TOP_OPENAI_MOST, n);
   if (top && n > 0 && !st_json_is(wanted, ST_JSON_TRUE))
-    return invalid(p, "top_logprobs", "top_logprobs: expected logprobs to be true with it");
+    return invalid(p, "top_logprobs", "top_logprobs: expected logprobs to be true as well");
   if (st_json_is(wanted, ST_JSON_TRUE)) g->top = (int32_t)n;
   return true;
 }

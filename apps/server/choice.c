@@ -177,7 +177,7 @@ static bool take_channel(setun_channel channel, const char *text, size_t n, void
   if (c->end == END_STOP) return true;
   if (channel == SETUN_CHANNEL_CALL_NAME) return call_begin(c, text, n);
   if (channel == SETUN_CHANNEL_CALL) return call_append(c, text, n);
-  // Templates add the white space around thoughts, or trim it.
+  // Templates add the white space around reasoning, or trim it.
   bool trim = to == &c->reasoning ? !c->reasoning.length : c->reasoning.length && !c->raw;
   while (trim && n && strchr(" \t\n\r", *text)) text++, n--;
   if (!n) return true;

@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum { KEPT_MOST = 64, COMPILE_MILLISECONDS = 500 };
-// What takes longer than the first try may waits until all others had theirs, so that many slow constraints do not
-// delay the fast ones of other clients. After so many others, a slow one has its turn.
+// A constraint that exceeds the time of a first try waits until all others had theirs, so that many slow constraints do
+// not delay the fast ones of other clients. After this many others, a slow one has its turn.
 enum { FIRST_TRY_MILLISECONDS = 25, FAST_MOST = 16 };
 
 struct compiled {
@@ -66,7 +66,7 @@ static bool take_kept(compiler *c, job *j) {
     compiled *one = *at;
     bool same =
         one->server == j->server && one->key_length == r->key_length && !memcmp(one->key, r->key, r->key_length);
-    if (!same || has_failed(one)) continue; // failed: another text reached a limit with it
+    if (!same || has_failed(one)) continue; // failed: a text of another answer reached a limit with it
     *at = one->next;
     one->next = c->kept;
     c->kept = one;

@@ -15,7 +15,7 @@
 enum { CONNECTIONS_MOST = 4096, EVENTS_MOST = 64, ACCEPTS_MOST = 64, LOOK_MILLISECONDS = 1000 };
 
 // Seconds. A connection that was used may be idle for as long as a request's headers may take to arrive. A new one must
-// soon send a request's first line: libmicrohttpd skips lines that are empty or begin with a zero byte without a word.
+// soon send a request's first line: libmicrohttpd silently skips lines that are empty or begin with a zero byte.
 static const double line_limit = 10, headers_limit = 60, body_limit = 120, ping_after = 5, linger_limit = 5;
 
 // What the thread waits for.

@@ -130,6 +130,6 @@ bool constrain_job(job *j, const st_json *body, problem *p) {
   if (w.grammar && calls)
     return invalid(p, "grammar", "grammar and a tool_choice that requires calls exclude each other");
   if (j->g.ignore_end)
-    return invalid(p, "ignore_eos", "ignore_eos does not go with %s", calls ? "tool_choice" : w.param);
+    return invalid(p, "ignore_eos", "ignore_eos and %s exclude each other", calls ? "tool_choice" : w.param);
   return request(j, calls ? &(wanted){0} : &w, p);
 }

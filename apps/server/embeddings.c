@@ -154,7 +154,7 @@ static bool read_common(job *j, const st_json *body, const char *key, problem *p
 static bool read_embedding(job *j, const st_json *body, problem *p) {
   if (j->server->pooling == SETUN_POOLING_NONE) {
     return invalid(p, "input",
-                   "--pooling: expected mean, cls or last for one vector a text, found none: /embedding "
+                   "--pooling: expected mean, cls or last for one vector per text, found none: /embedding "
                    "answers with the vectors of all tokens");
   }
   return read_common(j, body, "input", p);

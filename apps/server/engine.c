@@ -1,4 +1,4 @@
-// The engine's thread: admits choices to the places of the batch, and computes one pass after the other. A pass has the
+// The engine's thread: admits choices to the slots of the batch, and computes one pass after the other. A pass has the
 // next token of every text that is being written; the rest of its budget goes to the prompts, the shortest first.
 //
 // Everything but the inbox and what engine_look copies belongs to the thread.
@@ -27,7 +27,7 @@ struct engine {
   pthread_mutex_t lock;
   pthread_cond_t some;
   job *inbox, **inbox_last;
-  size_t waiting; // choices without a place
+  size_t waiting; // choices without a slot
   bool drain;
   atomic_bool stop;
   engine_state state;
@@ -54,7 +54,7 @@ static void free_place(engine *e, choice *c) {
   }
 }
 
-// Removes the job from the list, and its choices from their places.
+// Removes the job from the list, and its choices from their slots.
 static void take_out(engine *e, job *j) {
   size_t waiting = weight_of(j);
   for (job **at = &e->jobs; *at; at = &(*at)->next) {
@@ -111,7 +111,7 @@ static bool can_begin(const job *j, const choice *c) {
   return c->state == CHOICE_WAITING && (c == first || first->state >= CHOICE_TEXT);
 }
 
-// The job with the fewest places gets the next one; among several, the oldest.
+// The job with the fewest slots gets the next one; among several, the oldest.
 static choice *next_choice(engine *e) {
   choice *best = NULL;
   size_t fewest = SIZE_MAX;

@@ -1,4 +1,4 @@
-// The engine: the only thread that computes. The sequences of its context are the places of the batch.
+// The engine: the only thread that computes. The sequences of its context are the slots of the batch.
 #ifndef SETUN_SERVER_ENGINE_H
 #define SETUN_SERVER_ENGINE_H
 
@@ -9,7 +9,7 @@ setun_status engine_new(server *s, const setun_context_params *params, engine **
 // Takes ownership of the job. False: the caller still owns it, and `p` has the reason: the queue is full, or the server
 // is shutting down.
 bool engine_add(engine *e, job *j, problem *p);
-// Answers jobs without a place with 503; the others continue.
+// Answers jobs without a slot with 503; the others continue.
 void engine_drain(engine *e);
 bool engine_busy(engine *e);
 // Ends running jobs at once, with an error, and the thread.

@@ -119,7 +119,7 @@ static void check(server *s, exchange *x, struct MHD_Connection *c, const char *
   if (r.status) refuse(x, &r);
   const char *model = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "model");
   size_t n;
-  if (model && *model && !decode_part(model, x->model, &n)) strcpy(x->model, "?"); // not a model's name
+  if (model && *model && !decode_part(model, x->model, &n)) strcpy(x->model, "?"); // not the name of a model
 }
 
 static enum MHD_Result take_body(server *s, exchange *x, const char *bytes, size_t *n) {

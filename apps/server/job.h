@@ -44,7 +44,7 @@ typedef enum tool_choice {
 } tool_choice;
 
 typedef enum choice_state {
-  CHOICE_WAITING, // for a place in the batch
+  CHOICE_WAITING, // for a slot of the batch
   CHOICE_PROMPT,  // the prompt is computed
   CHOICE_TEXT,    // tokens are drawn
   CHOICE_ENDED
@@ -91,7 +91,7 @@ struct choice {
   setun_logprob *tops; // [n_entries][top]
   size_t n_entries, entries_capacity;
   float *vector;                 // of a job that embeds: [embedding_vectors, n_dimensions]
-  double began, prompted, ended; // seconds: got a place, drew its first token, drew its last
+  double began, prompted, ended; // seconds: got a slot, drew its first token, drew its last
 };
 
 // How embeddings are requested.
@@ -161,7 +161,7 @@ void job_submit(job *j);
 
 // ---- for the engine ----
 
-// Makes what a choice needs to draw tokens, when it gets a place; frees it when the choice ends.
+// Makes what a choice needs to draw tokens, when it gets a slot; frees it when the choice ends.
 bool choice_open(choice *c, problem *p);
 void choice_close(choice *c);
 // Adds the entry of the prompt's next token from the logits after its token `at`.
@@ -173,7 +173,7 @@ size_t embedding_vectors(const choice *c);
 // Copies the vectors of a computed prompt, and ends the choice.
 bool choice_embed(choice *c, setun_context *context, problem *p);
 void choice_finish(choice *c);
-// Sends the reply, or the problem, of a job whose choices no longer have places, and frees the job.
+// Sends the reply, or the problem, of a job whose choices no longer have slots, and frees the job.
 void job_finish(job *j);
 void job_fail(job *j, const problem *p);
 

@@ -20,11 +20,11 @@ static bool add_part(st_buffer *text, const st_json *part, const char *param, pr
   if (!st_json_is_object(part))
     return invalid(p, param, "%s: expected parts that are objects, found %s", param, kind_of(part));
   if (!type)
-    return invalid(p, param, "%s: expected a part's type, found %s", param, kind_of(st_json_get(part, "type")));
+    return invalid(p, param, "%s: expected a type in each part, found %s", param, kind_of(st_json_get(part, "type")));
   if (!is_text_part(type))
-    return invalid(p, param, "%s: parts of type %.40s are not supported, only texts", param, type);
+    return invalid(p, param, "%s: parts of type %.40s are not supported, only text", param, type);
   const st_json *value = st_json_get(part, strcmp(type, "refusal") ? "text" : "refusal");
-  if (!st_json_is_string(value)) return invalid(p, param, "%s: expected a text, found %s", param, kind_of(value));
+  if (!st_json_is_string(value)) return invalid(p, param, "%s: expected a string, found %s", param, kind_of(value));
   bool whole = (!text->length || st_buffer_text(text, "\n")) &&
                st_buffer_append(text, st_json_string(value), st_json_length(value));
   return whole || fail_memory(p);
@@ -72,7 +72,7 @@ void add_tool_message(st_json *root, st_json *messages, const st_json *id, st_js
   push(root, messages, message);
 }
 
-// A copy whose content is a text.
+// A copy whose content is a string.
 static bool copy_message(st_json *root, const st_json *from, size_t i, st_json *to, problem *p) {
   char param[64];
   snprintf(param, sizeof param, "messages[%zu]", i);
@@ -80,14 +80,14 @@ static bool copy_message(st_json *root, const st_json *from, size_t i, st_json *
   const st_json *role = st_json_get(from, "role"), *content = st_json_get(from, "content");
   if (!st_json_is_string(role)) return invalid(p, param, "%s.role: expected a string, found %s", param, kind_of(role));
   bool assistant = !strcmp(st_json_string(role), "assistant");
-  if (!content && !assistant) return invalid(p, param, "%s.content: expected a text, found nothing", param);
+  if (!content && !assistant) return invalid(p, param, "%s.content: expected a string or parts, found nothing", param);
   *to = st_json_make_object();
   for (size_t k = 0; k < st_json_members(from); k++) {
     const st_json_member *m = st_json_member_at(from, k);
     st_json value = st_json_make_null();
     if (!strcmp(m->key, "content")) {
       if (!content_text(root, &m->value, param, &value, p)) return false;
-      // Templates take an answer that is only calls as one with an empty text.
+      // Templates expect an answer that consists only of calls to have an empty text.
       if (assistant && st_json_is_null(&value) && !st_json_get(from, "tool_calls")) value = bytes_value(root, "", 0);
     } else if (!strcmp(m->key, "role") && !strcmp(st_json_string(role), "developer")) {
       value = bytes_value(root, "system", 6); // the name that templates know it by
@@ -117,14 +117,14 @@ static bool wants_more(const st_json *body, const st_json *messages, bool *more,
   if (st_json_is(go_on, ST_JSON_TRUE) && !last)
     return invalid(p, "continue_final_message", "continue_final_message: the last message is not the assistant's");
   if (calls && !st_json_is(add, ST_JSON_FALSE))
-    return invalid(p, "messages", "messages: expected results behind the last answer's tool_calls, found none");
+    return invalid(p, "messages", "messages: expected results after the last answer's tool_calls, found none");
   *more = last && !calls && !st_json_is(go_on, ST_JSON_FALSE) && !st_json_is(add, ST_JSON_TRUE);
   if (*more && n > 1 && is_answer(st_json_at(messages, n - 2)))
     return invalid(p, "messages", "messages: expected at most one answer at the end, found two");
   return true;
 }
 
-// The request's variables for the template, but for what the server itself sets.
+// The request's variables for the template, except those that the server itself sets.
 static bool add_variables(st_json *root, const st_json *body, problem *p) {
   const st_json *kwargs = st_json_get(body, "chat_template_kwargs");
   if (kwargs && !st_json_is_object(kwargs))

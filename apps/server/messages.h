@@ -4,14 +4,14 @@
 
 #include "job.h"
 
-// The template's variables: an object with "messages", each with a role and a text as content, and the request's
+// The template's variables: an object with "messages", each with a role and a string as content, and the request's
 // variables for the template (chat_template_kwargs, add_generation_prompt). Content other than text is refused. `body`
 // has the form of OpenAI's chat. NULL: `p` has the reason. If the last message is an answer to continue, it is left
 // out, and *rest is that message, valid as long as `body`.
 st_json *conversation_of(const st_json *body, const st_json **rest, problem *p);
 // Renders the conversation and adds the prompt to the job, which is then marked as a conversation. Frees `context`.
 bool job_add_conversation(job *j, st_json *context, const st_json *rest, problem *p);
-// Adds a message with a role and a text, for endpoints whose requests have other forms.
+// Adds a message with a role and a string, for endpoints whose requests have other forms.
 void add_message(st_json *root, st_json *messages, const char *role, st_json content);
 // A tool call, as an element of a message's tool_calls; the values are copied.
 st_json call_value(st_json *root, const st_json *id, const st_json *name, const st_json *arguments);

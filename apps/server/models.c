@@ -341,7 +341,7 @@ static void *work(void *cls) {
     pthread_mutex_lock(&m->lock);
     e->loading = false;
     exchange *waiting = take_waiting(m, e);
-    // They hold it from now on: it must not be unloaded before it has answered them.
+    // They use it from now on: it must not be unloaded before they are answered.
     for (exchange *x = waiting; e->server && x; x = x->next) acquire(e, x);
     pthread_mutex_unlock(&m->lock);
     release_waiting(m, waiting, s == SETUN_OK ? NULL : &p);

@@ -12,7 +12,7 @@ setun_status models_start(models *m, const server_loaded *only, setun_error *err
 // The server for the exchange's model, which stays loaded until the exchange is over. NULL: `p` has the reason; or,
 // without one, the exchange waits for its model and is handled again when that is loaded.
 server *models_take(models *m, exchange *x, problem *p);
-// Answers exchanges that wait for a model, and jobs that wait for a place, with 503; the others continue.
+// Answers exchanges that wait for a model, and jobs that wait for a slot, with 503; the others continue.
 void models_drain(models *m);
 bool models_busy(models *m);
 // Ends running answers and loading at once.

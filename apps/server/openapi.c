@@ -157,7 +157,7 @@ static st_json text_schema(st_json *root, bool empty) {
 }
 
 // Appends a pattern of the decimal numbers up to `last`: shorter ones, and for each digit those that agree with `last`
-// before it and are less there.
+// before it and have a smaller digit there.
 static bool put_numbers(st_buffer *text, int64_t last) {
   char digits[24];
   int n = snprintf(digits, sizeof digits, "%lld", (long long)last);

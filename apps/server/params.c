@@ -175,7 +175,7 @@ static bool read_seed(const st_json *v, const field *f, generation *g, problem *
   double x = 0;
   if (!read_whole(v, f, &x, p)) return false;
   if (!st_json_is(v, ST_JSON_INTEGER) && (x < -0x1p63 || x >= 0x1p63))
-    return invalid(p, f->name, "%s: expected an integer of 64 bits, found %.10g", f->name, x);
+    return invalid(p, f->name, "%s: expected a 64-bit integer, found %.10g", f->name, x);
   int64_t seed = st_json_is(v, ST_JSON_INTEGER) ? v->as.integer : (int64_t)x;
   g->seeded = seed != -1;
   if (g->seeded) g->sampling.seed = (uint64_t)seed;
@@ -336,7 +336,7 @@ static bool read_pair(const server *s, const st_json *pair, generation *g, probl
   if (!read_bias(st_json_at(pair, 1), &bias, p)) return false;
   if (st_json_is_string(token)) return add_text_bias(s, st_json_string(token), st_json_length(token), bias, g, p);
   if (!st_json_is_number(token))
-    return invalid(p, "logit_bias", "logit_bias: expected a token id or a text, found %s", kind_of(token));
+    return invalid(p, "logit_bias", "logit_bias: expected a token id or a string, found %s", kind_of(token));
   return add_bias(s, st_json_number(token), bias, g, p);
 }
 

@@ -483,7 +483,7 @@ static bool convert(st_json *root, const st_json *body, problem *p) {
     for (size_t i = 0; i < st_json_size(input); i++) {
       if (!add_item(root, &messages, st_json_at(input, i), p)) return false;
     }
-    if (!st_json_size(&messages)) return invalid(p, "input", "input: expected a message, found reasoning alone");
+    if (!st_json_size(&messages)) return invalid(p, "input", "input: expected a message, found only reasoning");
   } else {
     return invalid(p, "input", "input: expected a string or items, found %s", kind_of(input));
   }

@@ -64,7 +64,7 @@ static setun_status open_template(server *s, setun_error *error) {
   if (setun_chat_new(s->model, &chat, &s->chat, &no_template) == SETUN_OK) {
     static const char for_tools[] = "tool_use";
     chat.name = for_tools;
-    if (!chat.text) setun_chat_new(s->model, &chat, &s->chat_tools, NULL); // most models have none of that name
+    if (!chat.text) setun_chat_new(s->model, &chat, &s->chat_tools, NULL); // most models have no template of that name
     return SETUN_OK;
   }
   // A model without a template can still continue texts; a requested template must work.

@@ -47,11 +47,11 @@ typedef struct server_options {
   const server_model *models; // n_models that requests choose from by name
   size_t n_models;
   server_loader loader;
-  const char *template_text; // a chat template instead of the model's own; NULL: that
+  const char *template_text; // a chat template instead of the model's own; NULL: the model's own
   const char *template_name; // its name in messages
   size_t template_length;
   uint64_t body_limit;        // most bytes of a request's body
-  uint32_t queue_limit;       // most answers waiting for a place in the batch; further requests are refused
+  uint32_t queue_limit;       // most answers waiting for a slot of the batch; further requests are refused
   uint64_t constraint_memory; // most bytes of the compiled constraints that are kept
   uint32_t answer_limit;      // most tokens of an answer; 0: as many as fit
   bool no_slots, no_metrics;  // /slots and /metrics are disabled

@@ -108,7 +108,7 @@ static void measure(const server *s, metric metrics[METRICS]) {
       {shared, "spec_decode_num_draft_tokens_total", "counter", "Tokens drafted.", 0},
       {shared, "spec_decode_num_accepted_tokens_total", "counter", "Drafted tokens that were accepted.", 0},
       {shared, "spec_decode_num_drafts_total", "counter", "Times that tokens were drafted.", 0},
-      {own, "slots", "gauge", "Places of the batch.", e.n_slots},
+      {own, "slots", "gauge", "Slots of the batch.", e.n_slots},
       {own, "answers_total", "counter", "Answers finished.", (double)e.answers},
       {own, "requests_canceled_total", "counter", "Requests whose clients disconnected.", (double)e.canceled},
       {own, "requests_refused_total", "counter", "Requests refused because the queue was full.", (double)e.refused},

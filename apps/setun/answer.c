@@ -353,7 +353,7 @@ static answer_result generate(turn *t) {
 static void report_empty(const turn *t) {
   bool thoughts = t->reasoning.length != 0, limit = is_limit(t);
   if (t->content.length || (!thoughts && !t->called)) return;
-  note("the answer has no text: it is %s only%s",
+  note("the answer has no text, only %s%s",
        !t->called  ? "thoughts"
        : !thoughts ? "a tool call"
                    : "reasoning and a tool call",

@@ -14,13 +14,13 @@ typedef struct compared_speed {
 } compared_speed;
 
 typedef struct comparison {
-  compared_speed speeds[SPEEDS_MOST]; // in rising order of preference, or of threads
+  compared_speed speeds[SPEEDS_MOST]; // in ascending order of preference, or of threads
   int n;
   int64_t repeats;
 } comparison;
 
-// The instruction sets of this machine but for scalar, which is no choice for speed; or 1, 2, 4 threads and so on
-// up to one for each processor. False: out of memory; freed with comparison_free in any case.
+// The instruction sets of this machine except scalar, which is not used for speed; or 1, 2, 4 threads and so on up to one
+// for each processor. False: out of memory; freed with comparison_free in any case.
 bool comparison_of_isas(int64_t repeats, comparison *c);
 bool comparison_of_threads(int64_t repeats, comparison *c);
 void comparison_free(comparison *c);

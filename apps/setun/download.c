@@ -167,7 +167,7 @@ bool download_add(download *d, const model_file *file) {
 
 // ---- receiving ----
 
-// Starts a file over.
+// Starts the file again.
 static bool start_over(item *i) {
   i->at = i->skip = 0;
   digest_begin(&i->digest, i->file->checksum, i->file->size);

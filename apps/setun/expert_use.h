@@ -4,7 +4,7 @@
 
 #include "setun.h"
 
-// The fraction of the wanted experts that the plan's cache has: if all experts of a layer are used equally, and if
+// The fraction of the requested experts that the plan's cache has: if all experts of a layer are used equally, and if
 // their use in each layer falls with the rank by Zipf's law (exponent 1) and the most used ones stay in the cache.
 double hit_rate_uniform(const setun_plan *plan);
 double hit_rate_zipf(const setun_plan *plan);

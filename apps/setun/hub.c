@@ -98,8 +98,9 @@ static bool add_entry(const st_json *entry, const char *repository, file_list *f
                     repository);
   }
   if (!type || !path || !checksum || !is_checksum(checksum) || (lfs && strlen(checksum) != 64)) {
-    return !failure("%s: the hub's list: expected a type, a path and a checksum for each file, found an entry without",
-                    repository);
+    return !failure(
+        "%s: the hub's list: expected a type, a path and a checksum for each file, found an entry that lacks one",
+        repository);
   }
   if (is_plain_path(path, 3)) return add_file(files, path, size, 0, checksum);
   ++*left_out;

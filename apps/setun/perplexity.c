@@ -153,8 +153,8 @@ static void print_comparison(const score *s, bool json) {
   double n = (double)s->tokens, perplexity = exp(c->nll / n), divergence = c->divergence / n,
          same = (double)c->same / n;
   if (!json) {
-    print_text("against perplexity %.4f: divergence %.6f nats a token, the same most likely token %.2f%%\n", perplexity,
-               divergence, 100 * same);
+    print_text("against perplexity %.4f: divergence %.6f nats per token, the same most likely token %.2f%%\n",
+               perplexity, divergence, 100 * same);
     return;
   }
   print_text(", \"against_perplexity\": ");

@@ -34,7 +34,7 @@ static const option rows[] = {
 typedef struct limits {
   setun_ceilings ceilings;
   double disk;            // bytes per second
-  double decode, prefill; // most tokens per second; with a cache of experts, where these are used alike,
+  double decode, prefill; // most tokens per second; with a cache of experts, if these are used equally,
   double decode_zipf;     // and by Zipf's law
 } limits;
 
@@ -97,8 +97,8 @@ static void print_row(const char *what, uint64_t bytes, const char *remark) {
 
 static void print_experts(const setun_plan *p, const limits *l) {
   if (!p->n_experts_cached) return;
-  print_text("%u of %u experts fit into the cache. Of those that a token goes to, it has %.0f %% where all are used "
-             "alike, and %.0f %% where their use follows Zipf's law: at most %.1f and %.1f tokens/s in decode.\n",
+  print_text("%u of %u experts fit into the cache. It holds %.0f %% of those that a token is routed to if all are "
+             "used equally, and %.0f %% if their use follows Zipf's law: at most %.1f and %.1f tokens/s in decode.\n",
              (unsigned)p->n_experts_cached, (unsigned)p->n_experts, 100 * hit_rate_uniform(p), 100 * hit_rate_zipf(p),
              l->decode, l->decode_zipf);
   if (!p->n_expert_deltas) return;

@@ -82,10 +82,11 @@ typedef struct generation {
   text_buffer json_text;        // still to be included in JSON
   logprobs likely;
   setun_sampler_params sampling;
-  uint32_t earlier;                                       // tokens from the session file
-  bool line_open;                                         // the last byte printed was not a newline
-  bool prompt_read;                                       // whether all of it was evaluated
-  setun_token waiting[WAITING_MOST], forced[FORCED_MOST]; // parts of the text, not evaluated yet; that must follow them
+  uint32_t earlier; // tokens from the session file
+  bool line_open;   // the last byte printed was not a newline
+  bool prompt_read; // whether all of it was evaluated
+  setun_token waiting[WAITING_MOST],
+      forced[FORCED_MOST]; // tokens of the text that are not evaluated yet; tokens that must follow them
   size_t n_waiting, n_forced, next_forced;
   double load_seconds, prompt_seconds, decode_seconds;
   experts_trace trace;
@@ -323,7 +324,7 @@ static bool next_token(generation *g, const run_options *o, setun_token *id, boo
   return !*status;
 }
 
-// What must follow the text, where there is room for it: its logits are not wanted.
+// The tokens that must follow the text, if there is room for them: their logits are not needed.
 static bool find_forced(generation *g, const run_options *o) {
   setun_error error;
   size_t count = 0;
@@ -387,7 +388,7 @@ static bool end_text(generation *g, const run_options *o) {
 // Saves the text in the session file. False after a report.
 static bool keep_text(generation *g, const run_options *o) {
   setun_error error;
-  if (!g->prompt_read) { // saved now, the text would end within the prompt
+  if (!g->prompt_read) { // if saved now, the text would end within the prompt
     note("%s is unchanged: the prompt was not evaluated completely", o->session);
     return true;
   }
@@ -396,7 +397,8 @@ static bool keep_text(generation *g, const run_options *o) {
     return false;
   }
   g->n_waiting = 0;
-  size_t kept = g->earlier + g->prompt.count + g->kept; // without the stop text, and what is in one token with it
+  size_t kept =
+      g->earlier + g->prompt.count + g->kept; // without the stop text, and without the rest of its first token
   if (g->stopped && kept < setun_session_position(g->session) &&
       setun_session_truncate(g->session, (uint32_t)kept, &error) != SETUN_OK) {
     report(&error);

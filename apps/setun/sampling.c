@@ -41,7 +41,7 @@ const option sampling_rows[26] = {
     {0, "dry-base", OPTION_NUMBER, AT(dry_base), "X", 1, 1000,
      "how fast DRY's penalty grows with the repetition's length (default 1.75)"},
     {0, "dry-allowed-length", OPTION_INTEGER, AT(dry_allowed_length), "N", 1, INT32_MAX,
-     "repetitions shorter than N tokens are free (default 2)"},
+     "repetitions shorter than N tokens are not penalized (default 2)"},
     {0, "dry-penalty-last-n", OPTION_INTEGER, AT(dry_penalty_last_n), "N", -1, INT32_MAX,
      "how many tokens DRY looks back (default -1: all; 0: off)"},
     {0, "dry-sequence-breaker", OPTION_LIST, AT(breakers), "TEXT", 0, 0,
@@ -320,8 +320,8 @@ static const field *field_at(size_t offset) {
   return f;
 }
 
-// Whether every option that was given has an effect, as far as others decide it; false after a report. One that is
-// switched off by name takes the others with it.
+// Whether every option that was given has an effect, as far as that depends on other options; false after a report. If
+// an option is switched off by name, those that depend on it are ignored.
 static bool check_dependents(const sampling_options *o, const setun_sampler_params *params) {
   setun_sampler_params scratch = *params;
   for (size_t i = 0; i < sizeof dependents / sizeof *dependents; i++) {

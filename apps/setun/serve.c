@@ -99,7 +99,7 @@ static bool read_keys(const command *self, serve_options *o, input_text *text) {
     line = next;
   }
   if (o->keys.count > before) return true;
-  failure("%s: expected a key on a line, found none", o->key_file);
+  failure("%s: expected at least one key, found none", o->key_file);
   return false;
 }
 
@@ -112,7 +112,7 @@ static void on_signal(int number) {
   signals = signals + 1;
 }
 
-// From now on termination signals are counted; each one ends a wait.
+// From now on termination signals are counted; each one ends a waiting call.
 static void count_signals(void) {
   const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
   struct sigaction action = {.sa_handler = on_signal};
@@ -129,7 +129,7 @@ static void wait_a_little(long milliseconds) {
 // Waits until a signal arrives, and then until running answers have finished or a second signal arrives.
 static void wait_for_end(server *s) {
   while (!signals) wait_a_little(200);
-  note("finishing what is being answered; a second signal ends at once");
+  note("finishing the answers that have begun; a second signal ends at once");
   server_drain(s);
   while (server_busy(s) && signals < 2) wait_a_little(20);
 }
@@ -214,7 +214,7 @@ static int check(const command *self, const serve_options *o, bool one) {
   if (!one && !o->models) return usage_error(self, "expected MODEL, or --models DIR");
   if (one && o->names.count > 1) return usage_error(self, "--alias is given more than once, for one model");
   if (o->models && (o->template_file || o->compute.adapters.count)) {
-    return usage_error(self, "--template and --lora go with one model, but --models has several");
+    return usage_error(self, "--template and --lora are for one model, but --models has several");
   }
   return 0;
 }

@@ -104,8 +104,8 @@ static setun_status load(void *user, size_t index, bool alone, setun_progress_fn
   setun_plan plan;
   setun_status s = plan_beside(m, served->path, &params, &plan, error);
   if (s != SETUN_OK) return without_folder(served->path, error);
-  if (plan.streamed && !alone) { // it would be read from the disk again and again
-    snprintf(error->message, sizeof error->message, "it does not fit beside the models that are loaded");
+  if (plan.streamed && !alone) { // it would be read from disk for every pass
+    snprintf(error->message, sizeof error->message, "it does not fit into memory beside the models that are loaded");
     return error->code = SETUN_ERROR_MEMORY;
   }
   bool verbose = m->verbose;
@@ -116,7 +116,7 @@ static setun_status load(void *user, size_t index, bool alone, setun_progress_fn
   if (s != SETUN_OK) return without_folder(served->path, error);
   if (!sampling_params(model, m->sampling, &loaded->sampling)) {
     setun_model_free(model);
-    snprintf(error->message, sizeof error->message, "the options of sampling do not suit it");
+    snprintf(error->message, sizeof error->message, "the sampling options do not apply to it");
     return error->code = SETUN_ERROR_ARGUMENT;
   }
   if (verbose) note("%s: %llu bytes", served->path, (unsigned long long)(plan.total - plan.process));

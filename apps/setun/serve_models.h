@@ -13,7 +13,7 @@ typedef struct served_model {
   uint64_t promised; // 0: it is not loaded
 } served_model;
 
-// Zero-initialize, then set what is said to be.
+// Zero-initialize, then set the members that are marked so.
 typedef struct serve_models {
   const model_options *model; // set by the caller, as the next five
   compute_options *compute;

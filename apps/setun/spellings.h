@@ -8,7 +8,7 @@ typedef enum spelling_kind {
   SPELLING_ALIAS,  // another name of the option `ours` (its long name or letter), if the command has that option
   SPELLING_MODEL,  // the argument MODEL
   SPELLING_ALWAYS, // a flag for what is always done
-  SPELLING_MEANT,  // not taken: the option `ours` is meant, where the command has it
+  SPELLING_MEANT,  // not accepted: the option `ours` is meant, if the command has it
   SPELLING_INSTEAD // not accepted, except for the words of `accepted`; `ours` names the alternative
 } spelling_kind;
 

@@ -57,7 +57,7 @@ void print_streaming_report(const char *what, const streaming_report *r) {
           r->stats.passes_s - r->stats.waited_s, r->stats.waited_s);
   uint64_t wanted = r->stats.expert_hits + r->stats.expert_misses;
   if (!wanted) return;
-  fprintf(stderr, "%-8s %u of %u experts fit into the cache, which had %llu of %llu wanted (%.1f %%)\n", "",
+  fprintf(stderr, "%-8s %u of %u experts fit into the cache, which held %llu of %llu requested (%.1f %%)\n", "",
           (unsigned)r->plan.n_experts_cached, (unsigned)r->plan.n_experts, (unsigned long long)r->stats.expert_hits,
           (unsigned long long)wanted, 100.0 * (double)r->stats.expert_hits / (double)wanted);
 }
@@ -66,7 +66,7 @@ void print_expert_report(const setun_model *model) {
   setun_plan plan = model_plan_of(model);
   setun_stream_stats stats = stream_stats(model);
   if (!plan.n_experts_cached) return;
-  fprintf(stderr, "experts  hits of those wanted, by layer (room by %s):", stats.expert_rule);
+  fprintf(stderr, "experts  hits of those requested, by layer (slots by %s):", stats.expert_rule);
   for (uint32_t i = 0; i < plan.n_layer; i++) {
     uint64_t hits = 0, misses = 0;
     setun_model_count_experts(model, i, &hits, &misses, NULL);
@@ -82,7 +82,7 @@ void print_expert_report(const setun_model *model) {
   }
   if (!stats.experts_prefetched) return;
   fprintf(stderr,
-          "%-8s %llu read before they were wanted, %llu of them used; predicted of those used, by layers ahead:", "",
+          "%-8s %llu read before they were requested, %llu of them used; predicted of those used, by layers ahead:", "",
           (unsigned long long)stats.experts_prefetched, (unsigned long long)stats.prefetch_hits);
   for (int i = 0; i < 4 && stats.prefetch_recall[i] >= 0; i++)
     fprintf(stderr, " %.0f %%", 100 * stats.prefetch_recall[i]);

@@ -160,7 +160,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *user) {
   reply *r = ((request *)user)->r;
   char value[2048];
   size_t length = size * n;
-  if (length > 5 && strncmp(line, "HTTP/", 5) == 0) { // of a reply after another, such as 100
+  if (length > 5 && strncmp(line, "HTTP/", 5) == 0) { // of a reply that follows another one, such as 100
     char checksum[sizeof r->checksum];
     memcpy(checksum, r->checksum, sizeof checksum);
     const char *space = memchr(line, ' ', length);

@@ -57,7 +57,7 @@ setun_status st_notice_template(const st_directory *d, const st_templates *templ
   st_chat_model facts = chat_model(st_spec_of(d), architecture, t);
   st_chosen_template chosen = {0};
   setun_status s = st_choose_template(templates, &facts, NULL, false, NULL, &chosen, NULL);
-  if (s != SETUN_OK || !chosen.replaces) return SETUN_OK; // rendering without a template reports it
+  if (s != SETUN_OK || !chosen.replaces) return SETUN_OK; // reported when it is rendered
   return st_notices_add(d->notices, SETUN_LOG_INFO, err,
                         "%s: %s is not what the model was trained with: `chat` uses that of %s, or --template", d->path,
                         chosen.replaces, chosen.origin);
@@ -311,7 +311,7 @@ const char *st_rendering_tools(const setun_rendering *rendering, size_t *length)
   return rendering->with_tools ? rendering->tools.data : NULL;
 }
 
-// The template's own text behind what users wrote last.
+// The template's own text after what users wrote last.
 static st_text tail_of(const setun_rendering *r) {
   size_t from = r->n_spans ? r->spans[r->n_spans - 1].end : 0, length;
   const char *text = setun_rendering_text(r, &length);
@@ -326,7 +326,7 @@ st_answer_place st_rendering_place(const setun_rendering *rendering) {
                            .tail = tail_of(rendering)};
 }
 
-// What of the format is a control token is never found in plain text.
+// Control tokens of the format never match plain text.
 static setun_status use_tools(setun_reply *r, const setun_rendering *prompt, setun_error *err) {
   const st_tool_format *format = prompt->chat->tools.format;
   if (!prompt->with_tools) return SETUN_OK;

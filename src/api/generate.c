@@ -87,8 +87,8 @@ static setun_status evaluate_waiting(generation *g) {
   return n ? st_session_eval(g->session, g->waiting.ids, n, NULL, g->err) : SETUN_OK;
 }
 
-// Appends a token to the text. What must follow it under a constraint needs no logits: it is evaluated together with
-// the token, before the next one is drawn.
+// Appends a token to the text. Tokens that must follow it under a constraint need no logits: they are evaluated
+// together with it, before the next one is drawn.
 static setun_status append(generation *g, setun_token id) {
   if (!st_token_list_append(&g->waiting, id)) return st_fail_memory(g->err, "the tokens of a text");
   setun_status s = st_sampler_accept(g->sampler, id, g->err);

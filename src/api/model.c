@@ -40,7 +40,7 @@ static setun_status fail_assume(const char *found, setun_error *err) {
 }
 
 setun_status st_check_reading(const char *assume, const char *const *ignore_keys, size_t n, setun_error *err) {
-  // It affects few files, but a mistyped name must be reported.
+  // The option affects few files, but a mistyped name must be reported.
   const st_format *assumed = assume ? st_format_by_name(assume) : NULL;
   if (assume && !(assumed && st_format_is_ambiguous(assumed))) return fail_assume(assume, err);
   if (n && !ignore_keys) return st_fail_null("ignore_keys", err);

@@ -126,7 +126,7 @@ static const char *decode_unicode(reader *r, const char *p, const char *end, uin
   *code = (uint32_t)high;
   if (high < 0xD800 || high > 0xDFFF) return p + 6;
   int32_t low = high < 0xDC00 && end - p >= 12 && p[6] == '\\' && p[7] == 'u' ? hex4(p + 8, end) : -1;
-  if (low < 0xDC00 || low > 0xDFFF) return fail_at(r, p, "half of a surrogate pair"), NULL;
+  if (low < 0xDC00 || low > 0xDFFF) return fail_at(r, p, "an unpaired surrogate"), NULL;
   *code = 0x10000 + ((uint32_t)(high - 0xD800) << 10) + (uint32_t)(low - 0xDC00);
   return p + 12;
 }

@@ -1,4 +1,4 @@
-// Choosing a chat template, and the templates of families whose models come without one.
+// Choosing a chat template, and the templates of families whose models are published without one.
 #include "chat/choose.h"
 
 #include "base/memory.h"

@@ -176,7 +176,7 @@ static st_term read_class(st_expression *x) {
         last = first;
       } else if (last < first) {
         x->r.at = before;
-        fail(x, SETUN_ERROR_FORMAT, "a range in rising order");
+        fail(x, SETUN_ERROR_FORMAT, "a range in ascending order");
       }
     }
     st_ranges_add(&r, first, last);
@@ -265,7 +265,7 @@ static uint32_t read_atom(st_expression *x) {
     code = st_reader_next(&x->r);
     if (code == '*' || code == '+' || code == '?') {
       x->r.at = from;
-      fail(x, SETUN_ERROR_FORMAT, "something to repeat");
+      fail(x, SETUN_ERROR_FORMAT, "an item to repeat");
     }
     st_ranges_add(&r, code, code);
   }
@@ -300,7 +300,7 @@ static uint32_t quantified(st_expression *x, uint32_t atom) {
   st_reader_skip(&x->r, "?"); // lazy or greedy: it does not affect whether there is a match
   if (max < min) {
     x->r.at = from;
-    return fail(x, SETUN_ERROR_FORMAT, "counts in rising order");
+    return fail(x, SETUN_ERROR_FORMAT, "counts in ascending order");
   }
   st_part p = x->parts[atom];
   if (p.kind == PART_TERM) return term_part(x, st_term_repeat(x->t, p.term, min, max));

@@ -35,8 +35,8 @@ const st_decimal *st_decimal_read(st_schema *s, const char *text) {
   while (d->n && !digits[d->n - 1]) d->n--;
   if (!d->n) d->negative = false;
   if (d->n && (point > POINT_MOST || point - (int64_t)d->n < -POINT_MOST)) {
-    st_schema_fail(s, SETUN_ERROR_LIMIT, s->at, NULL, "a number with more than %d digits on one side of its point",
-                   POINT_MOST);
+    st_schema_fail(s, SETUN_ERROR_LIMIT, s->at, NULL,
+                   "a number with more than %d digits before or after its decimal point", POINT_MOST);
     return NULL;
   }
   d->point = d->n ? (int32_t)point : 0;

@@ -218,11 +218,10 @@ setun_status st_token_trie_new(const st_tokenizer *tokenizer, st_token_trie **ou
   make_classes(t);
   st_spelled *list = NULL;
   size_t n = 0;
-  setun_status status = t->size < ST_TRIE_NONE ? list_tokens(t, &list, &n, err)
-                                               : st_fail(err, SETUN_ERROR_LIMIT,
-                                                         "the vocabulary has %u tokens, more than a "
-                                                         "constraint can be made for",
-                                                         t->size);
+  setun_status status =
+      t->size < ST_TRIE_NONE
+          ? list_tokens(t, &list, &n, err)
+          : st_fail(err, SETUN_ERROR_LIMIT, "the vocabulary has %u tokens, more than constraints support", t->size);
   if (!status) {
     const uint32_t most[ST_SLICES] = {ST_SLICE_SHORT, ST_SLICE_MIDDLE, t->most_characters};
     bool made = make_part(t, list, n, 0, &t->all) && make_below(t, &t->all);

@@ -303,7 +303,7 @@ static setun_status decide_kept(const st_conversion *p, st_item *item, setun_err
   return SETUN_OK;
 }
 
-// A tensor whose values become plain floats: quantized ones and, where no tensor is packed, float matrices.
+// Whether the tensor becomes plain floats: quantized ones do and, if no tensor is packed, float matrices.
 static bool becomes_floats(const st_conversion *p, const st_item *item) {
   const st_weight *w = &item->pieces[0].weight;
   if (!st_format_is_number(p->o->to) || is_kept_by_name(p, item)) return false;

@@ -1,5 +1,5 @@
 // Integers with zero points in a Hugging Face directory: each matrix as the four tensors of GPTQ checkpoints, in the
-// version whose zero points are stored as they are (gptq_v2), with groups of columns as they lie.
+// version whose zero points are stored as they are (gptq_v2), with consecutive columns in groups.
 #include "convert/conversion.h"
 
 #include "base/bytes.h"

@@ -102,7 +102,7 @@ static setun_status parse_place(const char *name, const st_json *info, uint64_t 
   return SETUN_OK;
 }
 
-// One tensor's place, for the check that tensors fill the data.
+// A tensor's range, for the check that tensors fill the data.
 typedef struct range {
   uint64_t begin, end;
   const char *name;

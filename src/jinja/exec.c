@@ -238,7 +238,7 @@ static bool end_capture(st_jinja_run *run, st_jinja_block **top) {
   if (is_set) {
     if (!st_jinja_assign(run, block->env, node->a, text)) return false;
   } else if (text.kind != JINJA_STRING) { // Jinja joins it to the rest without str()
-    return st_jinja_fail_format(run, "a filter block must give a string, found %s", st_jinja_type_name(text));
+    return st_jinja_fail_format(run, "a filter block must produce a string, found %s", st_jinja_type_name(text));
   } else if (!st_jinja_put_all(run, run->out, text.s))
     return false;
   leave_scope(block->env, node->scope);

@@ -208,7 +208,7 @@ static bool put_repr(st_jinja_run *run, st_jinja_builder *b, st_jinja_value v) {
   case JINJA_VIEW: return put_repr_container(run, b, v);
   case JINJA_RANGE: return put_repr_range(run, b, v.o);
   default:
-    // Python prints an address, or something that no template should show.
+    // Python prints an address, or something else that a template should not show.
     return st_jinja_fail_unsupported(run, "printing a value of type %s is not supported", st_jinja_type_name(v));
   }
 }
@@ -350,7 +350,7 @@ static bool indentation(st_jinja_run *run, st_jinja_value v, json_writer *w) {
   if (!st_jinja_as_int(v, &n)) return st_jinja_fail_format(run, "tojson: indent is a %s", st_jinja_type_name(v));
   st_jinja_builder spaces = {0};
   st_jinja_value text;
-  if (n > 10000) return st_jinja_fail(run, SETUN_ERROR_LIMIT, "tojson: an indent of %lld", (long long)n);
+  if (n > 10000) return st_jinja_fail(run, SETUN_ERROR_LIMIT, "tojson: an indent of %lld is too large", (long long)n);
   for (; n > 0; n--) {
     if (!st_jinja_put_text(run, &spaces, " ")) return false;
   }

@@ -1,6 +1,6 @@
 // Letters: upper and lower case by Unicode's full mappings, as Python's strings have them. utf8proc knows the mappings
-// of one character to one, and full case folding; where a character in another case is more than one, its folding says
-// of which letters.
+// of one character to one, and full case folding; if the other case of a character has several, its folding names the
+// letters.
 #include "base/utf8.h"
 #include "jinja/run.h"
 
@@ -19,7 +19,7 @@ static uint32_t to_lower(uint32_t code) {
   return (uint32_t)utf8proc_tolower((utf8proc_int32_t)code);
 }
 
-// The letters of which `code` is made where its capitals are several, in lower case; 0 where they are not.
+// The lower-case letters that `code` consists of, if it has several capitals; otherwise 0.
 static int several(uint32_t code, utf8proc_int32_t folded[4]) {
   int last = 0;
   if (code < 0x80 || category(code) == UTF8PROC_CATEGORY_LU) return 0;

@@ -46,7 +46,7 @@ bool st_jinja_new_literal(st_jinja_compiler *c, const char *data, size_t length,
   if (!s || !copy) return false;
   if (length) memcpy(copy, data, length);
   *s = (st_jinja_string){.data = copy, .length = length, .chars = SIZE_MAX};
-  st_jinja_count_characters(s); // now, so that threads that share the template only read it
+  st_jinja_count_characters(s); // computed now, so that threads that share the template only read it
   *out = s;
   return true;
 }

@@ -21,7 +21,7 @@ static bool optional_int(st_jinja_run *run, const char *name, st_jinja_value v, 
   return st_jinja_fail_format(run, "%s expects an integer, found %s", name, st_jinja_type_name(v));
 }
 
-// Python's str methods, split and format apart, take no keywords.
+// Python's str methods, except split and format, take no keywords.
 static bool bind_positions(st_jinja_run *run, const char *name, const st_jinja_arguments *args, const char *names,
                            size_t required, st_jinja_value *out) {
   if (args->n_keywords) return st_jinja_fail_format(run, "%s takes no keyword arguments", name);

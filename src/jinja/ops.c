@@ -77,7 +77,7 @@ bool st_jinja_to_boolean(st_jinja_run *run, st_jinja_value v, bool *out) {
 static int order_numbers(st_jinja_value a, st_jinja_value b) {
   int64_t i = 0, j = 0;
   if (st_jinja_as_int(a, &i) && st_jinja_as_int(b, &j)) return (i > j) - (i < j);
-  // A long double holds every 64-bit integer where it has 64 bits or more of mantissa.
+  // A long double with a mantissa of 64 bits or more holds every 64-bit integer.
   long double x = a.kind == JINJA_FLOAT ? (long double)a.f : (st_jinja_as_int(a, &i), (long double)i);
   long double y = b.kind == JINJA_FLOAT ? (long double)b.f : (st_jinja_as_int(b, &j), (long double)j);
   return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2;

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-// A function of the template: the whole, a macro, a for's test, ... Its variables are told apart by name
-// and by the depth of their scope (like Jinja's Python variables l_1_name).
+// A function of the template: the whole, a macro, a for's test, ... Its variables are distinguished by name and by the
+// depth of their scope (like Jinja's Python variables l_1_name).
 typedef struct function {
   struct function *parent;
   struct {

@@ -1,4 +1,4 @@
-// strftime for a wall clock without time zone, with English names, as Python's datetime.strftime gives it with glibc:
+// strftime for a wall clock without time zone, with English names, as Python's datetime.strftime formats it with glibc:
 // dates and times of day, which are what published templates ask for.
 #include "jinja/run.h"
 
@@ -21,7 +21,7 @@ static void locate(const st_template_time *t, int *weekday, int *yearday) {
   *weekday = (int)((y * 365 + y / 4 - y / 100 + y / 400 + *yearday + 1) % 7); // 1 January of year 1 was a Monday
 }
 
-// Two digits, or three for the day of the year; the flag '-' leaves zeros away.
+// Two digits, or three for the day of the year; the flag '-' omits leading zeros.
 static bool numeric(const st_template_time *t, int yearday, char c, bool bare, char *text, size_t size) {
   int value, width = 2;
   switch (c) {

@@ -78,7 +78,7 @@ setun_status st_template_compile(const char *text, size_t length, const char *na
   if (!st_utf8_valid(text, length)) return st_fail(err, SETUN_ERROR_FORMAT, "%s: the template is not UTF-8", name);
   st_template *t = st_calloc(1, sizeof *t);
   if (!t) return st_fail_memory(err, "a template");
-  // A node takes some 600 bytes and a template few bytes a node.
+  // A node takes about 600 bytes, but only a few bytes of the template.
   t->arena.limit = (size_t)1 << 30;
   st_jinja_compiler c = {.arena = &t->arena, .name = name, .err = err, .steps_left = 20000000};
   st_jinja_tokens tokens = {0};

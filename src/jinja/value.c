@@ -285,7 +285,7 @@ static bool hash_value(st_jinja_run *run, st_jinja_value v, uint64_t *out) {
   case JINJA_LIST:
   case JINJA_DICT:
   case JINJA_VIEW: return st_jinja_fail_format(run, "a value of type %s cannot be a key", st_jinja_type_name(v));
-  default: *out = v.kind; return true; // few, and told apart by st_jinja_equal
+  default: *out = v.kind; return true; // few, and distinguished by st_jinja_equal
   }
 }
 

@@ -24,7 +24,7 @@ struct st_moe {
   float *weights;      // the same
   st_product *outs;    // [2 * used]
   uint32_t rows;       // max(n_batch, used)
-  // [n_expert] those that some token goes to, how many do, and, where they are not resident, which of them are there.
+  // [n_expert] the experts that tokens use, how many tokens use each and, if they are not resident, which are present.
   uint32_t *wanted, *counts, *places;
   uint32_t n_wanted;
 };

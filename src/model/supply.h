@@ -12,7 +12,7 @@ enum { ST_SUPPLY_ROWS = 64 }; // most embedding rows at once
 // The experts of a layer that a pass wants.
 typedef struct st_expert_demand {
   uint32_t layer;
-  const uint32_t *experts; // [n], ascending; stays until the last of them was given
+  const uint32_t *experts; // [n], ascending; valid until the last of them was returned
   const uint32_t *tokens;  // [n] of the pass that go to each
   uint32_t n, n_tokens;    // n_tokens: of the pass
 } st_expert_demand;
@@ -32,15 +32,15 @@ typedef struct st_supply {
   // Reads rows ids[0] to ids[n - 1], at most ST_SUPPLY_ROWS, of an embedding that is not resident, into rows 0 to n - 1
   // of *rows, valid until the next call.
   setun_status (*rows)(void *context, const int32_t *ids, uint32_t n, const st_dmatrix **rows, setun_error *err);
-  // Experts, where they are not resident; NULL, all of them: they are. `want` begins to read those that are not there
-  // yet. `next` waits for at least one more, and gives the places in the demand of those that are there now, at most *n
-  // of them; with `in_order` in the order of the demand. Their matrices have codes until `done`, which is for all that
-  // `next` gave, and comes before the next `next`.
+  // For experts that are not resident; all NULL: every expert is. `want` begins to read those that are missing. `next`
+  // waits for at least one, and returns the indices in the demand of at most *n that are present; with `in_order` in
+  // the order of the demand. Their matrices have codes until `done`, which applies to all that `next` returned, and is
+  // called before the next `next`.
   setun_status (*want)(void *context, const st_expert_demand *demand, setun_error *err);
   setun_status (*next)(void *context, bool in_order, uint32_t *places, uint32_t *n, setun_error *err);
   void (*done)(void *context);
-  // After `want`, NULL with it: whether it helps to know now which experts a layer will probably use, which is
-  // `distance` layers ahead and whose router is there; and which, [n].
+  // Called after `want`, and NULL if that is: whether a prediction of the experts of the layer that is `distance`
+  // ahead, and whose router is resident, is useful now; and the predicted experts, [n].
   bool (*ahead)(void *context, uint32_t layer, uint32_t distance);
   void (*expect)(void *context, uint32_t layer, uint32_t distance, const uint32_t *experts, uint32_t n);
 } st_supply;

@@ -562,7 +562,7 @@ static setun_status wait_for_one(st_expert_cache *c, bool in_order, setun_error 
     give_up_last(c);
     return SETUN_OK;
   }
-  return st_fail(err, SETUN_ERROR_STATE, "layer %u: no expert is left to be given", c->demand.layer);
+  return st_fail(err, SETUN_ERROR_STATE, "layer %u: all requested experts were already returned", c->demand.layer);
 }
 
 setun_status st_expert_cache_next(st_expert_cache *c, bool in_order, uint32_t *places, uint32_t *n, setun_error *err) {

@@ -18,7 +18,7 @@ static setun_status fail(const char *path, const char *expected, uint64_t found,
 static setun_status check_header(const uint8_t *bytes, size_t length, const st_model *m, const char *path,
                                  setun_error *err) {
   if (length < HEADER || memcmp(bytes, MAGIC, sizeof MAGIC - 1)) {
-    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a file of experts that a cache had, found another", path);
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a file of cached experts, found another kind of file", path);
   }
   uint32_t version = st_load_u32(bytes + 8), n = st_load_u32(bytes + 12);
   uint64_t identity = st_load_u32(bytes + 16) | (uint64_t)st_load_u32(bytes + 20) << 32;

@@ -157,7 +157,7 @@ typedef struct block_span {
   uint64_t first, end;
 } block_span;
 
-// What reading the expert takes whose items begin at `first`: blocks that two of its tensors are in count once.
+// The bytes to read for the expert whose items begin at `first`: a block that two of its tensors share counts once.
 static uint64_t record_of(const st_memory_plan *p, size_t first, size_t end) {
   enum { SPANS = 3 * ST_ITEM_TENSORS }; // gate, up and down
   block_span spans[SPANS];
@@ -207,8 +207,8 @@ static void find_unequal(st_memory_plan *p, size_t first, size_t k, size_t end) 
   }
 }
 
-// A cache's slots are for experts that take the same room, and a file whose experts differ within a layer was cut or
-// put together wrongly more often than meant so.
+// The slots of a cache are equally large, and a file whose experts differ within a layer is more likely damaged than
+// intended.
 static setun_status check_equal(const st_expert_plan *e, setun_error *err) {
   if (!e->unequal) return SETUN_OK;
   return st_fail(err, SETUN_ERROR_UNSUPPORTED,
@@ -285,7 +285,7 @@ static part_kind kind_of(const st_memory_plan *p, const st_memory_item *i) {
   return i->attention ? PART_ATTENTION : PART_REST;
 }
 
-// The experts that a token takes in one layer, or what a test wants.
+// The number of experts that a token uses in one layer, or the one that a test sets.
 static uint32_t least_experts(const st_memory_plan *p) {
   return p->experts.forced ? *p->experts.forced : p->experts.used;
 }

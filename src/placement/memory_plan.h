@@ -32,7 +32,7 @@ typedef struct st_memory_item {
   const st_tensor *tensors[ST_ITEM_TENSORS]; // that hold its codes; NULL after the last
   uint64_t offset[ST_ITEM_TENSORS],
       bytes[ST_ITEM_TENSORS];   // of a part: where in the tensor it lies; bytes 0: all of it
-  bool shared[ST_ITEM_TENSORS]; // an item before this one has the same of the tensor too: gate and up in one
+  bool shared[ST_ITEM_TENSORS]; // an earlier item has the same bytes of the tensor: gate and up in one
   uint64_t codes, own, beside;  // bytes in memory: of streamed codes, of resident ones, and of what is
                                 // always resident
   uint64_t copying;             // memory needed while converting it to the device's order

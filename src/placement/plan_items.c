@@ -100,7 +100,7 @@ static setun_status add_item(st_loader *l, size_t index, const st_weight *w, st_
   return st_memory_plan_add(l->plan, item) ? SETUN_OK : st_fail_memory(l->err, "the memory plan");
 }
 
-// Where the bytes of an expert of a stack lie: from the first to the last that any of its rows is in.
+// The bytes of an expert of a stack, from the first to the last of any of its rows.
 static void find_part(const st_weight *w, st_memory_item *item) {
   uint64_t first = w->first_row / w->row_step * w->row_step, rows = w->shape.rows * w->row_step;
   uint64_t from = UINT64_MAX, end = 0;

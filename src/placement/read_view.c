@@ -1,4 +1,4 @@
-// The files of a directory once more, so that what memory has of them can be put before reading.
+// The files of a directory a second time, with bytes that are already in memory used in place of reads.
 #include "placement/read_view.h"
 
 #include "base/memory.h"
@@ -10,7 +10,7 @@ typedef struct st_view_part {
   const st_file *file; // the directory's own
 } st_view_part;
 
-// From memory what that has, and the rest from the file.
+// Takes bytes from memory if they are there, and the others from the file.
 static setun_status read_part(const void *context, uint64_t offset, void *to, size_t n, setun_error *err) {
   const st_view_part *p = context;
   const st_read_view *v = p->view;

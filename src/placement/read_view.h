@@ -1,5 +1,5 @@
-// A model's directory whose files are read from memory where that has their bytes: weights that a stream has read are
-// put into the device's order from there, by the code that reads files.
+// A model's directory whose reads take bytes from memory if they are there. So the code that reads files also converts
+// weights that a stream has read to the device's order.
 #ifndef SETUN_PLACEMENT_READ_VIEW_H
 #define SETUN_PLACEMENT_READ_VIEW_H
 
@@ -8,8 +8,8 @@
 
 typedef struct st_read_view {
   st_directory directory; // the one that was opened, but for its files
-  // What memory has: range i at pointers[i]. A reader sets them before, and the count to 0 when they are no longer
-  // valid.
+  // The ranges in memory: range i is at pointers[i]. The caller sets them before reading, and sets the count to 0 when
+  // they are no longer valid.
   const st_stream_range *ranges;
   const uint8_t *const *pointers;
   size_t n_ranges;
@@ -22,7 +22,7 @@ typedef struct st_read_view {
 setun_status st_read_view_open(st_read_view *view, const st_directory *directory, setun_error *err);
 void st_read_view_close(st_read_view *view);
 
-// Bytes of a file that others write to are useless: an error if one was written to since it was opened.
+// An error if a file was written to since it was opened: its bytes are then unusable.
 setun_status st_read_view_check(const st_read_view *view, setun_error *err);
 
 #endif

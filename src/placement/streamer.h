@@ -1,6 +1,6 @@
 // Weights that are not resident: read for a layer while it runs, through the ring (source/stream.h), where they are
-// used as they are or put into the device's order first; experts through their cache (expert_cache.h); or, where the
-// model's file is mapped, used in place.
+// used as they are, or converted to the device's order first; experts through their cache (expert_cache.h); or, where
+// the model's file is mapped, used in place.
 //
 // One pass at a time: passes of several sessions of a model wait for one another.
 #ifndef SETUN_PLACEMENT_STREAMER_H

@@ -60,7 +60,8 @@ static st_code_run arm_run(st_shape shape, uint64_t row, uint64_t k) {
 
 static setun_status x4_size(const st_format *format, st_shape shape, uint64_t *bytes, setun_error *err) {
   if (shape.rows % 4)
-    return st_fail(err, SETUN_ERROR_FORMAT, "%s: rows come in fours, these are %" PRIu64, format->name, shape.rows);
+    return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected a multiple of 4 rows, found %" PRIu64, format->name,
+                   shape.rows);
   return size_of(format, shape, 4, bytes, err);
 }
 

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-// The run at column k, cut at the row's end.
+// The run at column k, up to the row's end at most.
 static st_code_run run_at(const st_format *format, st_shape shape, uint64_t row, uint64_t k) {
   st_code_run run = format->ops->run(shape, row, k);
   if (run.length > shape.columns - k) run.length = shape.columns - k;

@@ -22,8 +22,8 @@ void st_s24_unpack(const uint32_t values[2], uint32_t metadata, uint8_t codes[ST
 // The first invalid nibble of a metadata word, -1: all are valid.
 int st_s24_invalid(uint32_t metadata);
 
-// For those who choose codes themselves. The scale, exact in half precision, of a block whose two largest of four are
-// kept, with importances; the nearest code to a weight and its value; and a block of dense codes, of which the two
+// For callers that choose codes themselves. The scale, exact in half precision, of a block whose two largest of four
+// are kept, with importances; the nearest code to a weight and its value; and a block of dense codes, of which the two
 // largest of four count.
 struct st_format;
 float st_s24_scale(const struct st_format *format, const float *weights, const float *importance);

@@ -389,7 +389,7 @@ static setun_status make_pass(calibration *c, uint32_t layer, uint8_t *bytes) {
   c->run->tap = NULL;
   for (size_t i = 0; i < c->n && s == SETUN_OK && !c->full; i++) {
     const st_bound *b = c->first[i].bound;
-    if (c->first[i].state == WAITS && b->expert < 0) s = refuse(b, "a matrix whose input is not seen", c->err);
+    if (c->first[i].state == WAITS && b->expert < 0) s = refuse(b, "a matrix whose inputs are not observed", c->err);
   }
   for (size_t i = 0; i < c->n_inputs && s == SETUN_OK; i++) s = quantize_input(c, i, bytes);
   if (s == SETUN_OK) s = round_few(c, layer, bytes);

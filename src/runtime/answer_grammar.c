@@ -77,7 +77,7 @@ static setun_status schema_node(st_grammar *g, const st_json *schema, const st_s
   return s;
 }
 
-// Whether an object says only by its properties what it holds.
+// Whether only its properties describe the members of an object.
 static bool is_open(const st_json *schema) {
   static const char *const others[] = {"additionalProperties",
                                        "patternProperties",
@@ -98,7 +98,7 @@ static bool is_open(const st_json *schema) {
   return st_json_members(st_json_get(schema, "properties")) > 0;
 }
 
-// The schema without members that it does not name: a function takes only the arguments that it names.
+// The schema, closed to members that it does not name: a function accepts only the arguments that it names.
 static setun_status closed_node(st_grammar *g, const st_json *schema, const st_schema_style *style, st_node *out,
                                 setun_error *err) {
   if (!is_open(schema)) return schema_node(g, schema, style, out, err);
@@ -325,14 +325,14 @@ static setun_status call_node(st_grammar *g, const st_answer_place *p, const st_
   return SETUN_OK;
 }
 
-// How often `call` comes, with `between` between two.
+// Repetitions of `call`, separated by `between`.
 static st_node repeated(st_grammar *g, st_node call, const char *between, bool one) {
   if (one) return call;
   st_node more = seq2(g, text_node(g, between, strlen(between)), call);
   return seq2(g, call, st_node_repeat(g, more, 0, ST_UNBOUNDED));
 }
 
-// Around calls what their format has around them.
+// Puts the format's marks around calls.
 static st_node envelope(st_grammar *g, const st_answer_place *p, st_node call, bool one) {
   const st_tool_format *f = p->format;
   const st_tokenizer *t = p->tokenizer;
@@ -384,14 +384,14 @@ st_node st_answer_text_node(st_grammar *g, const st_answer_place *place, st_node
   return is_harmony(place) ? seq2(g, mark_node(g, place->tokenizer, "<|channel|>final<|message|>"), text) : text;
 }
 
-// Harmony: thoughts in a message of their own, then the message of the answer.
+// Harmony: reasoning in a separate message, then the message of the answer.
 static st_node harmony_answer(st_grammar *g, const st_tokenizer *t, st_node body) {
   st_node thoughts[] = {mark_node(g, t, "<|channel|>analysis<|message|>"), st_node_term(g, text_without(g, "<|end|>")),
                         mark_node(g, t, "<|end|><|start|>assistant")};
   return seq2(g, alt2(g, st_node_seq(g, thoughts, 3), ST_NODE_EPSILON), body);
 }
 
-// Thoughts from behind the mark that opens them to the white space behind the one that closes them.
+// Reasoning, from after its opening mark to the white space after its closing mark.
 static st_node block_node(st_grammar *g, const st_tokenizer *t, const char *close) {
   enum { SPACE_MOST = 2 };
   st_node parts[] = {st_node_term(g, text_without(g, close)), mark_node(g, t, close),

@@ -10,7 +10,7 @@
 typedef struct st_answer_place {
   const st_tokenizer *tokenizer;
   const st_tool_format *format;
-  st_text template_text; // of the whole template: which thoughts it knows
+  st_text template_text; // of the whole template, which shows how it marks reasoning
   st_text tail;          // the template's own text at the end of the prompt
 } st_answer_place;
 

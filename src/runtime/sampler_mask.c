@@ -53,14 +53,13 @@ setun_status st_sampler_mask_find(st_sampler_mask *m, size_t n, const st_token_g
   for (size_t i = 0; i < words; i++) m->allowed += (size_t)__builtin_popcount(m->bits[i]);
   m->known = true;
   if (m->allowed) return SETUN_OK;
-  return st_fail(
-      err, SETUN_ERROR_STATE,
-      "constraint: expected a token that may come after %zu tokens of the text, found only such that have no "
-      "text in the model's vocabulary",
-      st_matcher_accepted(m->matcher));
+  return st_fail(err, SETUN_ERROR_STATE,
+                 "constraint: expected a token that may come after %zu tokens of the text, found only tokens without "
+                 "text in the model's vocabulary",
+                 st_matcher_accepted(m->matcher));
 }
 
-// The first bit from `from` on that is set, or with `flip` that is not; `n` where there is none before it.
+// The first bit from `from` on that is set, or with `flip` not set; `n` if there is none.
 static size_t next_bit(const st_sampler_mask *m, size_t from, size_t n, uint32_t flip) {
   while (from < n) {
     uint32_t word = (m->bits[from / 32] ^ flip) >> from % 32;

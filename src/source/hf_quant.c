@@ -58,12 +58,12 @@ static const char *const told_by_tensors[] = {"actorder", "block_structure", "ob
 static const char *const of_gptq[] = {
     "quant_method", "bits", "group_size", "desc_act", "sym", "checkpoint_format", "pack_dtype", "is_marlin_format",
     "dynamic", "lm_head",
-    // how it was made
+    // how the weights were made
     "damp_percent", "damp_auto_increment", "static_groups", "true_sequential", "mse", "dataset", "tokenizer",
     "model_name_or_path", "model_file_base_name", "block_name_to_quantize", "module_name_preceding_first_block",
     "modules_in_block_to_quantize", "model_seqlen", "pad_token_id", "batch_size", "cache_block_outputs", "meta", "v2",
     "v2_alpha", "act_group_aware", "hyb_act", "rotation", "quantizer",
-    // which kernels other programs take
+    // which kernels other programs use
     "use_cuda_fp16", "use_exllama", "disable_exllama", "exllama_config", "backend", "max_input_length"};
 static const char *const of_compressed[] = {
     "quant_method",    "format",          "config_groups",       "ignore",
@@ -121,7 +121,7 @@ static setun_status read_gptq(const st_json *q, st_hf_quant *quant, setun_error 
   if (s == SETUN_OK && marlin) {
     s = st_fail(err, SETUN_ERROR_UNSUPPORTED,
                 "is_marlin_format: weights in the order of one program's kernels are not "
-                "read; use the checkpoint that they were made of");
+                "read; use the checkpoint that they were made from");
   }
   quant->version = second ? 2 : 1;
   quant->asymmetric = !symmetric;

@@ -232,7 +232,7 @@ static setun_status judge_zeros(const search *s, st_packed *p) {
   setun_status status = SETUN_OK;
   if (swapped) {
     status = st_notices_add(s->d->notices, SETUN_LOG_INFO, s->err,
-                            "%s: zero points of 3 bits as AutoGPTQ wrote them by mistake: put right", s->d->path);
+                            "%s: zero points of 3 bits as AutoGPTQ wrote them by mistake: corrected", s->d->path);
   } else if (seen && version && seen != version) {
     status = note_label(s, seen == 2);
   }

@@ -88,9 +88,9 @@ static void drop_cached(const st_stream_file *file, uint64_t offset, uint64_t by
 #endif
 }
 
-// The same for a whole unit: pages come in groups (large folios), and groups across two pieces were dropped with
-// neither; nor were those across the end of the previous unit. `after`: this much of the system's read-ahead after it
-// is dropped as well.
+// The same for a whole unit: pages come in groups (large folios), and a group that spans two pieces, or the end of the
+// previous unit, was dropped with neither. `after`: this much of the system's read-ahead after the unit is dropped as
+// well.
 static void drop_cached_unit(st_stream *s, size_t unit, uint64_t after) {
   for (size_t i = s->plan.first_extent[unit]; i < s->plan.first_extent[unit + 1]; i++) {
     const st_extent *e = &s->plan.extents[i];
@@ -392,7 +392,7 @@ void st_stream_start(st_stream *s, bool at_tail, unsigned tails) {
   fill(s);
 }
 
-// Waits until the slot's unit is whole, and says where its ranges are.
+// Waits until the slot's unit is complete, and returns where its ranges are.
 static setun_status wait_for_slot(st_stream *s, st_slot *slot, const uint8_t **ranges, setun_error *err) {
   double begin = st_clock_seconds();
   s->engine->wait(s, slot);

@@ -20,7 +20,7 @@ int st_stream_uring_new(st_stream *s) {
 
 #else
 #ifndef __linux__
-#error "stream_uring.c is Linux's alone: configure with -DSETUN_URING=OFF"
+#error "stream_uring.c is for Linux only: configure with -DSETUN_URING=OFF"
 #endif
 
 #include <liburing.h>

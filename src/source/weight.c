@@ -110,7 +110,7 @@ static setun_status check_shape(const request *a, st_weight *w, setun_error *err
   }
   if (!right) {
     char what[64] = "the shape";
-    // a vector, or a matrix of one row: both occur
+    // a vector, or a matrix of one row: both exist
     if (!a->n_experts && rows == 1) snprintf(what, sizeof what, "the shape [%" PRIu64 "] or", shape.columns);
     return fail_shape(t, what, a->n_experts ? 3 : 2, (st_shape){rows, shape.columns}, a->n_experts, err);
   }

@@ -2,8 +2,8 @@
 //
 // A part of up to 64 units is merged by searching for the best pair each time. A longer one is merged in windows that
 // overlap. What makes this exact: a sequence of tokens is a text's encoding if and only if each two neighbours are the
-// encoding of the text of the two, since whether two tokens are ever merged across their border depends on what happens
-// inside of them alone. So where two windows have one token in common (the same bytes of the text), the first window's
+// encoding of the text of the two, since whether two tokens are ever merged across their border depends only on the
+// merges inside them. So where two windows have one token in common (the same bytes of the text), the first window's
 // tokens before it and the second's from it on make one encoding: each pair of neighbours is in one of the two. If
 // windows have none in common, larger ones are tried; they have a queue for their pairs.
 #include "tokenizer/bpe.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum {
-  SHORT = 64, // units; a pair's rank and place share a number of 32 bits
+  SHORT = 64, // units; a pair's rank and place share 32 bits
   GROWTH = 8  // how much larger the next windows are
 };
 

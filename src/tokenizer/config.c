@@ -21,7 +21,7 @@ static setun_status named_token(const st_tokenizer *t, const st_json *root, cons
   return st_fail(err, SETUN_ERROR_FORMAT, "%s: \"%.40s\" is not a token", key, st_json_string(value));
 }
 
-// The id that a member's name spells; an out-of-range value if it spells none.
+// The id that a member's name spells; an out-of-range value if it is not a number.
 static uint32_t id_of_key(const char *key) {
   size_t n = strspn(key, "0123456789");
   return n && n < 9 && !key[n] ? (uint32_t)strtoul(key, NULL, 10) : UINT32_MAX;

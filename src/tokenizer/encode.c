@@ -47,8 +47,8 @@ static setun_status encode(st_encoder *e, const char *text, size_t length, bool 
 
 // ---- with guarded parts ----
 
-// Places in the raw text are unknown in normalized text, so if control tokens are found there, text is split at the
-// edges of guarded parts, and each piece is either guarded or not.
+// Positions in the raw text are unknown in normalized text. So if control tokens are found there, the text is split at
+// the edges of guarded parts, and each piece is either guarded or not.
 static bool has_normalized_control(const st_tokenizer *t) {
   for (uint32_t id = 0; id < t->size; id++) {
     if ((t->flags[id] & ST_ADDED_NORMALIZED) && (t->types[id] == ST_TOKEN_CONTROL || t->flags[id] & ST_ADDED_GUARDED))
@@ -140,8 +140,8 @@ setun_status st_tokenizer_encode_guarded(const st_tokenizer *t, const char *text
   if (s) return s;
   for (size_t i = 0, last = 0; i < n; last = guards[i++].end) {
     if (guards[i].begin < last || guards[i].end < guards[i].begin || guards[i].end > length) {
-      return st_fail(err, SETUN_ERROR_ARGUMENT, "guarded part %zu: expected parts in rising order within %zu bytes", i,
-                     length);
+      return st_fail(err, SETUN_ERROR_ARGUMENT, "guarded part %zu: expected parts in ascending order within %zu bytes",
+                     i, length);
     }
   }
   size_t before = out->length;

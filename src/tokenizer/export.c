@@ -23,7 +23,7 @@ static setun_status fail_shape(const char *what, setun_error *err) {
   return st_fail(err, SETUN_ERROR_UNSUPPORTED, "the tokenizer: GGUF cannot state %s", what);
 }
 
-// Checks for what the arrays cannot state.
+// Refuses tokenizers that the arrays cannot describe.
 static setun_status check(const st_tokenizer *t, setun_error *err) {
   char label[64];
   for (uint32_t id = 0; id < t->size; id++) {

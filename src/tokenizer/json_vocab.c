@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-// Ids may leave gaps, but a file's size bounds how far they may run: `count` tokens justify no more than this.
+// Ids may leave gaps, but the number of tokens bounds them: with `count` tokens, ids are at most this.
 static uint32_t id_limit(size_t count) {
   size_t limit = count * 4 + (1 << 16);
   return limit < ST_MAX_TOKENS ? (uint32_t)limit : ST_MAX_TOKENS;
@@ -55,7 +55,7 @@ static setun_status read_scored_vocab(st_tokenizer *t, const st_json *vocab, set
   for (size_t i = 0; i < st_json_size(vocab); i++) {
     const st_json *row = st_json_at(vocab, i), *text = st_json_at(row, 0), *score = st_json_at(row, 1);
     if (!st_json_is_string(text) || !st_json_is_number(score)) {
-      return st_fail(err, SETUN_ERROR_FORMAT, "model.vocab: entry %zu is not a text with its score", i);
+      return st_fail(err, SETUN_ERROR_FORMAT, "model.vocab: entry %zu is not a string with its score", i);
     }
     setun_status s = st_tokenizer_set(t, (uint32_t)i, st_json_string(text), st_json_length(text), ST_TOKEN_NORMAL, err);
     if (s) return s;
@@ -70,14 +70,14 @@ static setun_status read_merge(const st_json *m, size_t i, st_merge_row *row, se
   if (st_json_is_string(m)) {
     const char *text = st_json_string(m), *space = strchr(text, ' ');
     if (!space || space == text || !space[1]) {
-      return st_fail(err, SETUN_ERROR_FORMAT, "model.merges: merge %zu is not two texts with a space between", i);
+      return st_fail(err, SETUN_ERROR_FORMAT, "model.merges: merge %zu is not two strings separated by a space", i);
     }
     size_t left = (size_t)(space - text);
     *row = (st_merge_row){{text, left}, {space + 1, st_json_length(m) - left - 1}, i};
   } else if (st_json_size(m) == 2 && st_json_is_string(l) && st_json_is_string(r)) {
     *row = (st_merge_row){{st_json_string(l), st_json_length(l)}, {st_json_string(r), st_json_length(r)}, i};
   } else {
-    return st_fail(err, SETUN_ERROR_FORMAT, "model.merges: merge %zu is not a pair of texts", i);
+    return st_fail(err, SETUN_ERROR_FORMAT, "model.merges: merge %zu is not a pair of strings", i);
   }
   return SETUN_OK;
 }

@@ -39,8 +39,8 @@ static int class_of(utf8proc_int32_t c) {
   return c < 0x300 ? 0 : utf8proc_get_property(c)->combining_class;
 }
 
-// Puts a run of marks in the order of their classes, equal classes in the order they had. Counting keeps it linear:
-// a text may be one run.
+// Puts a run of marks in the order of their classes, equal classes in the order they had. A counting sort keeps it
+// linear: a whole text may be one run.
 static bool order_marks(utf8proc_int32_t *codes, size_t n) {
   bool sorted = true;
   for (size_t i = 1; i < n && sorted; i++) sorted = class_of(codes[i - 1]) <= class_of(codes[i]);

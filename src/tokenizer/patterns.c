@@ -47,11 +47,11 @@
   "\\x{104B0}-\\x{104D3}\\x{104D8}-\\x{104FB}\\x{10C80}-\\x{10CB2}\\x{10CC0}-\\x{10CF2}"                               \
   "\\x{118A0}-\\x{118DF}\\x{1E900}-\\x{1E943}"
 
-// "\\s+$" of the published pattern, written so that a run of spaces that does not reach the end is tried once and not
-// once for each of its characters.
+// "\\s+$" of the published pattern, written so that a run of spaces that does not reach the end is tried only once, not
+// once for each character.
 #define TRAILING_SPACE "(?<!\\s)\\s++$"
 
-// Kimi's words: "[...&&[^\\p{Han}]]" of the published pattern, written as what such a character is not.
+// Kimi's words: "[...&&[^\\p{Han}]]" of the published pattern, written with negated properties.
 #define NO_HAN "\\p{C}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{Han}"
 #define UPPER_NO_HAN "[^\\p{Ll}" NO_HAN "]"
 #define LOWER_NO_HAN "[^\\p{Lu}\\p{Lt}" NO_HAN "]"
@@ -85,7 +85,7 @@
 #define BAILING                                                                                                        \
   "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|"          \
   "\\s+(?!\\S)|\\s+"
-// Letters with single spaces among them; possessive, since nothing follows that could want any back.
+// Letters with single spaces among them; possessive, since nothing after it can require backtracking.
 #define EXAONE_MOE                                                                                                     \
   CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}\\p{M}*+(?: ?\\p{L}\\p{M}*+)*+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|"   \
                "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"

@@ -1,7 +1,7 @@
 // Pre-tokenization: stages that cut a text into ever smaller pieces; what the last leaves are the model's words.
 //
-// Each stage sees one piece as if it were the whole text, as the reference does: a pattern's lookahead and $ do not
-// reach beyond it. Pieces go through all stages in order, so that only the current piece is stored.
+// Each stage sees one piece as if it were the whole text, as the reference does: a pattern's lookahead and $ end at its
+// end. Pieces go through all stages in order, so that only the current piece is stored.
 #include "tokenizer/internal.h"
 
 #include "base/utf8.h"
@@ -108,7 +108,7 @@ static setun_status split(st_encoder *e, size_t index, const char *text, size_t 
   const st_stage *stage = &e->t->stages[index];
   cutter c = {.e = e, .next = index + 1, .text = text, .first = first, .behavior = stage->behavior};
   size_t done = 0, from = 0;
-  while (from < length) { // an empty match at the very end would cut nothing off
+  while (from < length) { // an empty match at the very end splits nothing
     bool found;
     size_t start, end;
     setun_status s = st_regex_match(stage->regex, &e->matcher, text, length, from, &found, &start, &end, e->err);

@@ -1,9 +1,8 @@
 // Regular expressions of tokenizers, in PCRE2 with its just-in-time compiler.
 //
 // tokenizer.json's patterns are written for Oniguruma (Ruby's syntax). Where PCRE2 reads the same text differently it
-// is rewritten: \s is White_Space (PCRE2's also takes U+180E), \w has marks and connectors, \h is a
-// hexadecimal digit, \uHHHH is a character, and ^ and $ match at line ends. What has no counterpart here is refused by
-// name.
+// is rewritten: \s is White_Space (PCRE2's also takes U+180E), \w has marks and connectors, \h is a hexadecimal digit,
+// \uHHHH is a character, and ^ and $ match at line ends. Syntax without a counterpart is refused by name.
 #include "tokenizer/internal.h"
 
 #include "base/memory.h"
@@ -19,7 +18,7 @@
 #define WORD_ALONE WORD "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"
 #define HEX "0-9A-Fa-f"
 
-// Far above what a linear pattern needs for the longest text, and some seconds of work for one that is not linear.
+// Far more steps than a linear pattern takes for the longest text; a few seconds of work for one that is not linear.
 enum { JIT_STACK_LIMIT = 64 << 20, HEAP_LIMIT_KIB = 512 << 10, MATCH_LIMIT = 1 << 28 };
 
 struct st_regex {
@@ -108,7 +107,7 @@ static void release(void *block, void *user) {
   st_free(block);
 }
 
-// What contexts and match data are made with: they copy the two functions. NULL: out of memory.
+// The allocator of contexts and match data, which copy the two functions. NULL: out of memory.
 static pcre2_general_context *allocator(void) {
   return pcre2_general_context_create(allocate, release, NULL);
 }
@@ -138,7 +137,7 @@ static setun_status compile(const char *pattern, size_t length, uint32_t options
     st_free(r);
     return fail_compile(code, at, err);
   }
-  // Without memory for machine code the interpreter finds the same.
+  // Without memory for machine code the interpreter is used, with the same results.
   r->jit = !pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE);
   *regex = r;
   return SETUN_OK;

@@ -1,5 +1,5 @@
 // A tokenizer from tokenizer.model, which is SentencePiece's ModelProto (sentencepiece_model.proto): field 1 the pieces
-// (text 1, score 2, type 3), field 2 the trainer's settings, field 3 the normalizer's. Other fields are passed over.
+// (text 1, score 2, type 3), field 2 the trainer's settings, field 3 the normalizer's. Other fields are skipped.
 #include "tokenizer/internal.h"
 
 #include "base/memory.h"
@@ -152,7 +152,7 @@ static uint32_t count_pieces(reader r) {
 }
 
 // User-defined pieces are found in normalized text, and what they match is not normalized. BPE cuts them out; Unigram
-// lets them compete with a score that hardly anything beats.
+// gives them a score that almost no other path exceeds.
 static setun_status protect_user_defined(st_tokenizer *t, setun_error *err) {
   bool any = false;
   float best = 0;

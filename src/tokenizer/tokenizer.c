@@ -1,4 +1,4 @@
-// The tokenizer as an object: its arena, its tables by id, lookup, end-of-text ids, and what all makers end with.
+// The tokenizer as an object: its arena, its tables by id, lookup, end-of-text ids, and the end of every constructor.
 #include "tokenizer/tokenizer.h"
 
 #include "base/memory.h"
@@ -193,12 +193,12 @@ int32_t st_tokenizer_plain(const st_tokenizer *t, const char *text, size_t lengt
   if (id < 0 || (t->outside && t->outside[id])) return -1;
   uint8_t type = t->types[id];
   if (t->flags[id] & ST_ADDED_GUARDED || (t->sentencepiece && type == ST_TOKEN_UNUSED)) return -1;
-  // A Unigram model's byte tokens are texts like others in the reference; elsewhere no text is one.
+  // A Unigram model's byte tokens are plain tokens in the reference; in other models no plain text matches one.
   if (type == ST_TOKEN_BYTE) return t->model == ST_MODEL_UNIGRAM && !t->sentencepiece ? (int32_t)id : -1;
   return type == ST_TOKEN_CONTROL || type == ST_TOKEN_UNKNOWN ? -1 : (int32_t)id;
 }
 
-// The texts by which control tokens that end a text or a turn are known.
+// The published texts of control tokens that end a text or a turn.
 static const char *const end_texts[] = {
     "<|eot_id|>",
     "<|eom_id|>",
@@ -237,7 +237,7 @@ void st_tokenizer_find_ends(st_tokenizer *t) {
 }
 
 // Some files have end tokens with the wrong type. "</s>" also ends struck-out text in HTML, and Gemma has it as a token
-// for that: it does not end a text there, but is not made from plain text either.
+// for that: there it does not end a text, but plain text does not match it either.
 void st_tokenizer_guard_ends(st_tokenizer *t) {
   for (size_t i = 0; i < sizeof end_texts / sizeof *end_texts; i++) {
     int32_t id = st_tokenizer_find(t, end_texts[i], strlen(end_texts[i]));

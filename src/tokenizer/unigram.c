@@ -1,5 +1,6 @@
 // Unigram: of all ways to cut a word into tokens, the one whose log probabilities sum to the most (Viterbi). A
-// character that no token covers costs the unknown token, ten below the least likely token, as in SentencePiece.
+// character that no token covers becomes the unknown token, whose score is ten below the least likely token's, as in
+// SentencePiece.
 #include "tokenizer/internal.h"
 
 #include "base/memory.h"

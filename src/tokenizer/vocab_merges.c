@@ -1,5 +1,5 @@
-// A tokenizer from vocab.json and merges.txt, the two files of GPT-2 and its kin. Neither says how text is cut into
-// words: the caller names a pre-tokenizer of patterns.c. Control tokens come with tokenizer_config.json.
+// A tokenizer from vocab.json and merges.txt, the two files of GPT-2 and similar models. Neither says how text is cut
+// into words: the caller names a pre-tokenizer of patterns.c. Control tokens come with tokenizer_config.json.
 #include "tokenizer/json.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ static size_t count_lines(const char *at, const char *end) {
   return n;
 }
 
-// "#version: ..." may come first; every other line is two texts with a space in between.
+// "#version: ..." may come first; every other line is two strings separated by a space.
 static setun_status read_merges(st_tokenizer *t, const char *at, const char *end, setun_error *err) {
   setun_status s = st_merges_reserve(t, count_lines(at, end), err);
   size_t number = 0, rank = 0;
@@ -30,7 +30,7 @@ static setun_status read_merges(st_tokenizer *t, const char *at, const char *end
     const char *space = memchr(line.data, ' ', line.length);
     size_t left = space ? (size_t)(space - line.data) : 0;
     if (!left || left + 1 == line.length) {
-      return st_fail(err, SETUN_ERROR_FORMAT, "merges.txt: line %zu is not two texts with a space between", number);
+      return st_fail(err, SETUN_ERROR_FORMAT, "merges.txt: line %zu is not two strings separated by a space", number);
     }
     st_merge_row row = {{line.data, left}, {space + 1, line.length - left - 1}, rank++};
     s = st_merges_add(t, &row, 1, true, err);

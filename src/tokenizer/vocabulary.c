@@ -53,8 +53,8 @@ static setun_status add_merges(st_tokenizer *t, const st_vocabulary *v, setun_er
     const char *space = m.length > 1 ? memchr(m.data + 1, ' ', m.length - 1) : NULL;
     size_t left = space ? (size_t)(space - m.data) : 0;
     if (!space || left + 1 == m.length) {
-      return st_fail(err, SETUN_ERROR_FORMAT, "tokenizer.ggml.merges: merge %zu is not two texts with a space between",
-                     i);
+      return st_fail(err, SETUN_ERROR_FORMAT,
+                     "tokenizer.ggml.merges: merge %zu is not two strings separated by a space", i);
     }
     rows[n++] = (st_merge_row){{m.data, left}, {space + 1, m.length - left - 1}, i};
     if (n < ST_MERGE_ROWS && i + 1 < v->n_merges) continue;

@@ -72,7 +72,7 @@ class ExpertsTest(Case):
                     with self.subTest(name=name, room=room, threads=threads, batch=batch):
                         got = setun("run", model, *ARGS, "--ctx", 128, "-b", batch, "-t", threads, "--memory", memory, "--ids", "--verbose")
                         self.assertEqual(got.stdout, expected, got.stderr)
-                        self.assertRegex(got.stderr.decode(), r"of 64 experts fit into the cache, which had \d+ of \d+ wanted")
+                        self.assertRegex(got.stderr.decode(), r"of 64 experts fit into the cache, which held \d+ of \d+ requested")
 
     def test_trace(self):
         trace, plot = (os.path.join(self.folder, name) for name in ("trace", "plot.svg"))
@@ -121,7 +121,7 @@ class ExpertsTest(Case):
         def run(path=model, memory=memory):
             return setun("run", path, *args, "--memory", memory)
         def hits(result):
-            report = result.stderr.decode().partition("hits of those wanted, by layer")[2]
+            report = result.stderr.decode().partition("hits of those requested, by layer")[2]
             return [sum(map(int, numbers)) for numbers in zip(*re.findall(r"(\d+)/(\d+)", report))]
         first = run()
         self.assertEqual(first.returncode, 0, first.stderr)
@@ -137,7 +137,7 @@ class ExpertsTest(Case):
         self.assertEqual(other.returncode, 0, other.stderr)
         with open(state, "rb") as file:
             self.assertEqual(file.read()[:8], b"SETUNEXP")
-        for spoiled, mention in ((b"x" * 40, "a file of experts"), (bytes[:-1], "as many bytes"), (bytes[:16] + b"12345678" + bytes[24:], "of another"),
+        for spoiled, mention in ((b"x" * 40, "a file of cached experts"), (bytes[:-1], "as many bytes"), (bytes[:16] + b"12345678" + bytes[24:], "of another"),
                                  (bytes[:24] + b"\xff" * 4 + bytes[28:], "experts that the model has")):
             with open(state, "wb") as file:
                 file.write(spoiled)

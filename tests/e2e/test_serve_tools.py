@@ -90,7 +90,7 @@ class RequestTest(ToolCase):
                            ({"tools": [{"type": "function"}]}, "tools[0].function.name"),
                            ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
                            ({"tools": [{"type": "function", "function": {"name": "a" * 129}}]}, "tools[0].function.name"),
-                           ({"tools": [WEATHER, WEATHER]}, "get_weather comes twice"),
+                           ({"tools": [WEATHER, WEATHER]}, "get_weather is given twice"),
                            ({"tools": [{"type": "function", "function": {**function, "parameters": "x"}}]}, "parameters"),
                            ({"tools": [{"type": "function", "function": {**function, "strict": 1}}]}, "strict"),
                            ({"tool_choice": "always"}, "always"), ({"tool_choice": 1}, "tool_choice"),

@@ -138,8 +138,8 @@ static void test_gbnf_refused(void **state) {
   refuse_gbnf("root ::= x\n", "rule \"x\" is used but not defined");
   refuse_gbnf("x ::= \"a\"\n", "the rule \"root\" is missing");
   refuse_gbnf("root ::= \"a\n", "g.gbnf:2:1: expected \", found the end");
-  refuse_gbnf("root ::= [b-a]\n", "rising order");
-  refuse_gbnf("root ::= \"a\" {3,2}\n", "rising order");
+  refuse_gbnf("root ::= [b-a]\n", "ascending order");
+  refuse_gbnf("root ::= \"a\" {3,2}\n", "ascending order");
   refuse_gbnf("root ::= \"a\"\nroot ::= \"b\"\n", "g.gbnf:2:1: expected a rule that is not defined already");
   refuse_gbnf("root ::= \"a\" )\n", "g.gbnf:1:14: expected a new line");
   refuse_gbnf("root ::= root\n", "no finite text matches the rule \"root\"");

@@ -73,9 +73,9 @@ static void test_refused(void **state) {
     setun_status status;
   } cases[] = {{"(a", "expression, character 3: expected ), found the end", SETUN_ERROR_FORMAT},
                {"a)", "expression, character 2: expected the end, found \")\"", SETUN_ERROR_FORMAT},
-               {"[b-a]", "character 3: expected a range in rising order", SETUN_ERROR_FORMAT},
-               {"a{3,2}", "expected counts in rising order", SETUN_ERROR_FORMAT},
-               {"*a", "expected something to repeat, found \"*\"", SETUN_ERROR_FORMAT},
+               {"[b-a]", "character 3: expected a range in ascending order", SETUN_ERROR_FORMAT},
+               {"a{3,2}", "expected counts in ascending order", SETUN_ERROR_FORMAT},
+               {"*a", "expected an item to repeat, found \"*\"", SETUN_ERROR_FORMAT},
                {"[a", "expected ]", SETUN_ERROR_FORMAT},
                {"\\u12", "expected four hexadecimal digits", SETUN_ERROR_FORMAT},
                {"\\", "expected an escape, found the end", SETUN_ERROR_FORMAT},

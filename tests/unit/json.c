@@ -278,7 +278,7 @@ static void messages(void **state) {
       {"{\"a\": 1} \x01", "x: line 1, column 10: expected the end of the text, found byte 0x01"},
       {"{\"a\": \"\xFF\"}", "x: line 1, column 8: expected UTF-8, found byte 0xff"},
       {"{\"a\": \"b", "x: line 1, column 9: the text ends within a string"},
-      {"{\"a\": \"\\ud800\"}", "x: line 1, column 8: half of a surrogate pair"},
+      {"{\"a\": \"\\ud800\"}", "x: line 1, column 8: an unpaired surrogate"},
       {"{\"a\\u0000\": 1}", "x: line 1, column 2: a key that holds \\u0000"},
       {"{\"a\": 01}", "x: line 1, column 7: a number with a leading 0"},
       {"{\"a\": 1e999}", "x: line 1, column 7: a number that overflows a double"},

@@ -363,7 +363,7 @@ static void test_table(void **state) {
   expect_error(st_format_size(q4, (st_shape){0, 32}, &size, &err), SETUN_ERROR_FORMAT, &err, "empty");
   expect_error(st_format_size(i2, (st_shape){1, 96}, &size, &err), SETUN_ERROR_FORMAT, &err, "groups of 128");
   expect_error(st_format_size(st_format_get(ST_I2_S_X4), (st_shape){6, 96}, &size, &err), SETUN_ERROR_FORMAT, &err,
-               "fours");
+               "multiple of 4 rows");
   assert_int_equal(size, 77);
   // Sizes whose product overflows, in every format.
   for (int id = 0; id < ST_FORMAT_COUNT; id++) {

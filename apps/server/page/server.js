@@ -1,4 +1,4 @@
-// The server's state: tokens a second over the last minute, the places of the batch, the cache. Asked for each second
+// The server's state: tokens a second over the last minute, the slots of the batch, the cache. Asked for each second
 // while it can be seen.
 import {getJson, getText} from './api.js';
 import {el, number, svg} from './dom.js';

@@ -1,7 +1,7 @@
 // Weights: the forms in which rows are kept, packing into them, and vectors.
 //
-// Rows follow each other, each of whole words, so that a subgroup that takes a row reads consecutive words. What a form
-// has no room for is expanded to float32 first.
+// Rows follow each other, each of whole words, so that a subgroup that takes a row reads consecutive words. Formats
+// that no form holds are expanded to float32 first.
 #include "backend/vulkan/device.h"
 
 #include "base/float16.h"
@@ -125,7 +125,7 @@ static void pack_twos(const int8_t *trits, uint32_t n, uint32_t words, uint32_t 
 }
 
 // The same as digits in base 3, of which a byte has five: the byte is the fraction v / 243 in 256ths, rounded up, so
-// that each multiplication by 3 moves the next digit above it. False: a code is no trit.
+// that each multiplication by 3 moves the next digit above it. False: a code is not a trit.
 static bool pack_fives(const int8_t *trits, uint32_t n, uint32_t words, uint32_t *out) {
   bool whole = true;
   for (uint32_t k = 0; k < words; k++) {

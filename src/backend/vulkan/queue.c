@@ -88,8 +88,8 @@ static st_vk_upload *upload_with_room(st_queue *q, uint64_t size) {
   setun_error error = {SETUN_OK, ""};
   st_vk_upload *u = st_calloc(1, sizeof *u);
   setun_status s = u ? st_vk_buffer_new(q->device, size > UPLOAD_BYTES ? size : UPLOAD_BYTES, ST_VK_UPLOAD,
-                                        "what a session sends", &u->buffer, &error)
-                     : st_fail_memory(&error, "what a session sends");
+                                        "a session's uploads", &u->buffer, &error)
+                     : st_fail_memory(&error, "a session's uploads");
   if (s != SETUN_OK) {
     st_free(u);
     latch(q, s, &error);
@@ -194,7 +194,7 @@ static bool grow_readback(st_queue *q, uint64_t size) {
   if (q->readback.size >= size) return true;
   st_vk_buffer_free(q->device, &q->readback);
   setun_error error = {SETUN_OK, ""};
-  setun_status s = st_vk_buffer_new(q->device, size, ST_VK_READBACK, "what a session reads", &q->readback, &error);
+  setun_status s = st_vk_buffer_new(q->device, size, ST_VK_READBACK, "a session's downloads", &q->readback, &error);
   latch(q, s, &error);
   return s == SETUN_OK;
 }
