@@ -354,7 +354,7 @@ static void report_empty(const turn *t) {
   bool thoughts = t->reasoning.length != 0, limit = is_limit(t);
   if (t->content.length || (!thoughts && !t->called)) return;
   note("the answer has no text, only %s%s",
-       !t->called  ? "thoughts"
+       !t->called  ? "reasoning"
        : !thoughts ? "a tool call"
                    : "reasoning and a tool call",
        limit ? ", and ends at the limit of -n" : "");

@@ -59,7 +59,7 @@ class FilterTest(ChatCase):
         self.write("t.jinja", TEMPLATE + "{% if add_generation_prompt %}<think>\n{% endif %}")
         out, notes = self.chat(f"{FIRST}\n", "-n", 8)
         self.assertEqual(out, "")
-        self.assertIn("setun: the answer has no text: it is thoughts only, and ends at the limit of -n\n", notes)
+        self.assertIn("setun: the answer has no text, only reasoning, and ends at the limit of -n\n", notes)
         self.write("t.jinja", TEMPLATE)
         self.assertNotIn("no text", self.chat(f"{FIRST}\n", "-n", 8)[1])
 
