@@ -378,9 +378,12 @@ static bool read_order(const st_json *body, generation *g, problem *p) {
 }
 
 bool read_generation(const server *s, const st_json *body, const field *const *tables, generation *g, problem *p) {
+  bool samples = false; // otherwise the endpoint has none of the fields below
   for (; *tables; tables++) {
+    samples |= *tables == sampling_fields;
     if (!read_fields(body, *tables, g, p)) return false;
   }
+  if (!samples) return true;
   return read_stops(body, "stop", g, p) && read_biases(s, body, g, p) && read_breakers(body, g, p) &&
          read_order(body, g, p);
 }

@@ -185,6 +185,8 @@ class AnthropicTest(TextCase):
         self.assertEqual(r["content"][0]["text"], run_text("-n", 12, "--temp", 0, prompt=prompt))
         ids = json.loads(setun("tokenize", TALES, "-p", prompt, "--ids", "--bos").stdout)
         self.assertEqual(self.server.post("/v1/messages/count_tokens", body).json, {"input_tokens": len(ids)})
+        unknown = {**body, "samplers": [False], "logit_bias": 1}  # this endpoint has no such parameters
+        self.assertEqual(self.server.post("/v1/messages/count_tokens", unknown).json, {"input_tokens": len(ids)})
         for bad in ({"max_tokens": None}, {"messages": None}, {"messages": []}, {"tools": [{"name": ""}]}, {"messages": [{"role": "user"}]},
                     {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, {"max_tokens": 0}):
             r = self.ask(**bad)
