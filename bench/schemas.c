@@ -1,13 +1,19 @@
 // Judges and measures JSON schemas as constraints.
 //
-// usage: bench_schemas TOKENIZER check|masks < LINES bench_schemas TOKENIZER sample SEED COUNT < LINES bench_schemas
-// TOKENIZER encode < LINES bench_schemas TOKENIZER vocabulary TOKENIZER is a GGUF file, a model's directory or
-// tokenizer.json. A line is a schema and, after tabs, texts; each gives one line of output. check   "ok VERDICTS": one
-// digit per text, 1 if it is a value of the schema; or "no STATUS MESSAGE" masks   the same, then microseconds: of the
-// compilation, and of the mask before each token of the texts that fit sample  "ok" and, after tabs, COUNT texts of
-// random tokens that the masks allow; a text that has not ended in time ends with the character 0x1A encode  the tokens
-// of each text, after tabs vocabulary  a line a token: "text", "end" or "control", and its bytes in hexadecimal Times
-// are those of the processor.
+// usage: bench_schemas TOKENIZER check|masks < LINES
+//        bench_schemas TOKENIZER sample SEED COUNT < LINES
+//        bench_schemas TOKENIZER encode < LINES
+//        bench_schemas TOKENIZER vocabulary
+// TOKENIZER is a GGUF file, a model's directory or tokenizer.json. A line is a schema and, after tabs, texts; each gives
+// one line of output.
+//   check   "ok VERDICTS": one digit per text, 1 if it is a value of the schema; or "no STATUS MESSAGE"
+//   masks   the same, then microseconds: of the compilation, and of the mask before each token of the texts that fit
+//   sample  "ok" and, after tabs, COUNT texts of random tokens that the masks allow; a text that has not ended in time
+//           ends with the character 0x1A; one that an error interrupts, and with it the line, ends with 0x18 and
+//           "no STATUS MESSAGE"
+//   encode  the tokens of each text, after tabs
+//   vocabulary  one line per token: "text", "end" or "control", and its bytes in hexadecimal
+// Times are those of the processor.
 #define _POSIX_C_SOURCE 200809L
 #include "base/file.h"
 #include "base/memory.h"
@@ -181,6 +187,7 @@ static setun_status samples(session *x, const char *schema, setun_error *err) {
   if (!s) s = st_matcher_new(c, &m, err);
   if (!s) printf("ok");
   for (long i = 0; !s && i < x->samples; i++) s = sample(x, m, err);
+  if (m && s) putchar('\x18');
   st_matcher_free(m);
   st_constraint_release(c);
   return s;

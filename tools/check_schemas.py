@@ -131,7 +131,8 @@ def samples(args):
     import jsonschema_rs
     schemas = sampled_schemas(args)
     answers = drive(args, "sample", [compact(s) for s in schemas], args.seed, args.count)
-    fine = unfinished = refused = wrong = judged = 0
+    fine = unfinished = refused = wrong = 0
+    errors = collections.Counter()
     for schema, answer in zip(schemas, answers):
         if not answer.startswith("ok"):
             refused += 1
@@ -143,7 +144,9 @@ def samples(args):
             if text.endswith("\x1a"):
                 unfinished += 1
                 continue
-            judged += 1
+            if "\x18" in text:
+                errors[text.rpartition("\x18")[2]] += 1
+                continue
             try:
                 good = validator.is_valid(json.loads(text))
             except ValueError as e:
@@ -154,7 +157,9 @@ def samples(args):
             if not good:
                 print("WRONG", compact(schema)[:600], text[:400])
     print(f"{len(schemas)} schemas, refused or without a token {refused}; texts valid {fine}, invalid {wrong}, "
-          f"unfinished {unfinished}")
+          f"unfinished {unfinished}, interrupted by an error {errors.total()}")
+    for error, n in errors.most_common():
+        print(f"{n:6} {error}")
     return wrong
 
 
