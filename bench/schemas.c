@@ -4,8 +4,10 @@
 //        bench_schemas TOKENIZER sample SEED COUNT < LINES
 //        bench_schemas TOKENIZER encode < LINES
 //        bench_schemas TOKENIZER vocabulary
-// TOKENIZER is a GGUF file, a model's directory or tokenizer.json. A line is a schema and, after tabs, texts; each gives
-// one line of output.
+//
+// TOKENIZER is a GGUF file, a model's directory or tokenizer.json. A line is a schema and, after tabs, texts; each
+// gives one line of output:
+//
 //   check   "ok VERDICTS": one digit per text, 1 if it is a value of the schema; or "no STATUS MESSAGE"
 //   masks   the same, then microseconds: of the compilation, and of the mask before each token of the texts that fit
 //   sample  "ok" and, after tabs, COUNT texts of random tokens that the masks allow; a text that has not ended in time
@@ -13,6 +15,7 @@
 //           "no STATUS MESSAGE"
 //   encode  the tokens of each text, after tabs
 //   vocabulary  one line per token: "text", "end" or "control", and its bytes in hexadecimal
+//
 // Times are those of the processor.
 #define _POSIX_C_SOURCE 200809L
 #include "base/file.h"
