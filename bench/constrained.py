@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast a model writes under constraints, beside without any.
+"""Compares a model's speed under constraints with its speed without any.
 
 usage: SETUN_LIBRARY=build/libsetun.so PYTHONPATH=python bench/constrained.py MODEL [ROUNDS]
 

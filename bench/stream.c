@@ -1,4 +1,4 @@
-// The speed of each way to stream a large file, in turns so that changes of the disk's speed affect all alike: medians
+// The speed of each way to stream a large file, alternated so that the disk's variations affect all equally: medians
 // and bests in GB/s (1e9 bytes), processor time of the whole process, and the share of the best median. usage:
 // bench_stream FILE [GB read each time] [MiB of ring] [rounds] Read the file once before: the first read of a file may
 // be slower.

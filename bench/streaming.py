@@ -63,12 +63,12 @@ def run(setun, model, budget, use_cgroup, options):
 
 
 def runs_of(options):
-    """How often bench decodes: -r, 3 by default."""
+    """The number of decode runs: -r, 3 by default."""
     return int(options[options.index("-r") + 1]) if "-r" in options else 3
 
 
 def draw(path, points):
-    """Two curves over the part of the experts that is cached: hits, in percent, and tokens/s."""
+    """Two curves over the fraction of experts that is cached: hits in percent, and tokens/s."""
     left, top, width, height = 50, 24, 480, 280
     most = max(speed for _, _, speed in points) * 1.1
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 60}" height="{top + height + 46}" '

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Speed of tokenizers on mixed text and on megabytes of one kind, which must not be slower than a third of it.
+"""The speed of tokenizers on mixed text and on megabytes of one kind, which must reach a third of the former.
 
 usage: bench/tokenizer.py PROGRAM TOKENIZER...
 

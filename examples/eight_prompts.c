@@ -1,4 +1,4 @@
-/* Serves eight prompts at once, each with a sampler of its own: one pass computes a token of every unfinished text,
+/* Serves eight prompts at once, each with its own sampler: one pass computes a token of every unfinished text,
  * so that the weights are read once for all of them: eight_prompts MODEL [PROMPT...] */
 #include <setun.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static setun_status begin(const setun_model *model, setun_context *context, uint
   setun_sampler_params sampling = setun_sampler_params_default();
   size_t n = 0;
   uint32_t reused = 0;
-  sampling.model = model; /* no token that has no text is drawn */
+  sampling.model = model; /* tokens without text are never sampled */
   sampling.seed = seed;
   t->left = NEW_TOKENS;
   setun_status s = setun_tokenize(model, t->prompt, strlen(t->prompt), SETUN_TOKENIZE_BOS, t->ids, PROMPT_MOST, &n, e);
@@ -38,7 +38,7 @@ static setun_status begin(const setun_model *model, setun_context *context, uint
   }
   if (s == SETUN_OK) s = setun_sampler_new(&sampling, &t->sampler, e);
   if (s == SETUN_OK) s = setun_decoder_new(model, SETUN_DECODE_CONTINUES, &t->decoder, e);
-  /* What another text has of the prompt, or had, need not be computed again. Here nothing has been yet. */
+  /* The beginning that another text shares with the prompt need not be computed again. Here there is none yet. */
   if (s == SETUN_OK) s = setun_context_reuse(context, t->ids, n, &t->sequence, &reused, e);
   if (s != SETUN_OK) return s;
   t->n = n - reused;
@@ -79,7 +79,8 @@ static setun_status pass(const setun_model *model, setun_context *context, text 
   setun_status s = n ? setun_context_eval(context, entries, n, NULL, e) : SETUN_OK;
   for (size_t i = 0; i < n && s == SETUN_OK; i++) {
     s = step(model, of[i], setun_context_logits(context, i, 0), e);
-    if (s == SETUN_OK && !of[i]->left) s = setun_context_drop(context, of[i]->sequence, e); /* room for another */
+    if (s == SETUN_OK && !of[i]->left)
+      s = setun_context_drop(context, of[i]->sequence, e); /* frees its place in the context */
   }
   return s;
 }

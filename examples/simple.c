@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
     return fprintf(stderr, "the prompt has %zu tokens: expected 1 to 1024\n", count), 1;
   if (s == SETUN_OK) s = setun_session_eval(session, ids, count, NULL, &error);
   setun_sampler_params sampling = setun_sampler_params_default();
-  sampling.model = model; /* no token that has no text is drawn */
+  sampling.model = model; /* tokens without text are never sampled */
   if (s == SETUN_OK) s = setun_sampler_new(&sampling, &sampler, &error);
   if (s == SETUN_OK) printf("%s", argv[2]);
   if (s == SETUN_OK) s = setun_generate(session, sampler, &params, NULL, &error);

@@ -1,4 +1,4 @@
-/* Streams two texts at once from one model, each in a thread of its own; the first one continues until the main thread
+/* Streams two texts at once from one model, each in its own thread; the first one continues until the main thread
  * stops it, after the second has ended: two_sessions MODEL PROMPT PROMPT */
 #include <pthread.h>
 #include <setun.h>
@@ -47,7 +47,7 @@ static void *run(void *user) {
   setun_sampler *sampler = NULL;
   setun_decoder *decoder = NULL;
   setun_sampler_params sampling = setun_sampler_params_default();
-  sampling.model = st->model; /* no token that has no text is drawn */
+  sampling.model = st->model; /* tokens without text are never sampled */
   size_t n_vocab = setun_model_n_vocab(st->model);
   setun_status s =
       setun_tokenize(st->model, st->prompt, strlen(st->prompt), SETUN_TOKENIZE_BOS, prompt, 256, &n, &st->error);

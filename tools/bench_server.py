@@ -50,7 +50,7 @@ class Request:
                             b"Content-Length: %d\r\n\r\n" % (host.encode(), len(data)) + data)
 
     def receive(self):
-        """Takes the available bytes. False: the end."""
+        """Reads the available bytes. False: the stream has ended."""
         part = self.socket.recv(1 << 16)
         now = time.perf_counter()
         self.got += part
@@ -91,7 +91,7 @@ class Request:
 
 
 def measure(address, host, clients, o, first_index):
-    """All requests of this many clients: the seconds taken, and the requests."""
+    """Runs all requests with this many clients: the seconds taken, and the requests."""
     selector, done, left = selectors.DefaultSelector(), [], clients * o.requests
     index = first_index
 

@@ -15,7 +15,7 @@ for tool in aarch64-linux-gnu-gcc qemu-aarch64 apt-get dpkg-deb pkg-config; do
   command -v $tool >/dev/null 2>&1 || skip "there is no $tool"
 done
 
-# The packages of the other architecture, beside the system's: nothing is installed.
+# The other architecture's packages are unpacked into a folder; nothing is installed.
 fetch() {
   mkdir -p "$here/apt/lists/partial" "$here/apt/archives/partial" "$here/apt/sources" "$here/root"
   : >"$here/apt/status"
@@ -51,7 +51,7 @@ trap 'rm -rf "$work"' EXIT
 failed=0 compared=0
 arm() { qemu-aarch64 -L "$here/root" "$here/build/setun" "$@"; }
 
-# same NAME COMMAND...: what both write, to $out or to standard output, is equal.
+# same NAME COMMAND...: both must write the same to $out or to standard output.
 same() {
   name=$1 out=
   shift
@@ -68,7 +68,7 @@ same() {
   failed=$((failed + 1))
 }
 
-# With AMX, products of bfloat16 weights add up in an order of their own.
+# With AMX, products of bfloat16 weights are summed in a different order.
 native_isa= input=/dev/null
 "$native" version | grep -q '^instruction sets:.* amx' && native_isa=avx512
 ids='[1,5,9,20,33,47,60,2,7,11,18,25,3,99,100,41,17,29,8,6,4,77,65,12]'

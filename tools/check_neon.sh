@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the kernels and their tests for 64-bit Arm and runs them under emulation. Where a tool for it is missing, says
+# Builds the kernels and their tests for 64-bit Arm and runs them under emulation. If a tool for it is missing, it says
 # so and does nothing.
 set -eu
 cd "$(dirname "$0")/.."

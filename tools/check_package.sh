@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the Debian package of a release build, looks at what is in it, runs the command out of it, and asks lintian.
+# Makes the Debian package of a release build, checks its contents, runs the command from it, and runs lintian on it.
 # usage: tools/check_package.sh BUILD
 # Exits with 77, with a reason, where there is no dpkg; lintian is skipped, with a reason, if it is missing.
 set -eu
@@ -40,7 +40,7 @@ done
 version=$(dpkg-deb -f "$package" Version)
 "$work/root/usr/bin/setun" --version | grep -q "$version" || fail "its command does not say version $version"
 
-# The unit, as the system would read it with the command in its place.
+# The unit, read as the system would once the command is installed.
 if command -v systemd-analyze >/dev/null 2>&1; then
   sed "s|^ExecStart=setun|ExecStart=$work/root/usr/bin/setun|" "$work/root/usr/lib/systemd/system/setun.service" \
     >"$work/setun.service"

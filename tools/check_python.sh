@@ -14,7 +14,7 @@ if ! { python3 -m venv "$work/tools" && "$work/tools/bin/pip" install -q build s
   echo "python: skipped: no virtual environment with build and scikit-build-core"
   exit 77
 fi
-# From a copy, so that nothing is written into the tree; of its parent it needs what CMake reads.
+# Built from a copy, so that nothing is written into the tree; with it go the files above that CMake reads.
 mkdir "$work/source"
 cp -R CMakeLists.txt LICENSE cmake include src python "$work/source/"
 if ! "$work/tools/bin/python" -m build --wheel --no-isolation -o "$work/made" "$work/source/python" >"$work/log" 2>&1; then

@@ -26,9 +26,9 @@ PROMPT, N_RUN = "The capital of France is", 8
 CONFIG = "the published config.json"
 
 # A shape is (hidden size, layers, feed-forward size). A perplexity comes with its text (wikitext-2, or a file of
-# tests/golden), the options of `setun perplexity`, and how far from it, in parts of it, still is the same.
+# tests/golden), the options of `setun perplexity`, and the relative difference up to which it counts as the same.
 Perplexity = collections.namedtuple("Perplexity", "value text options within source")
-# Of one GGUF file: its bytes in all and its number of tensors.
+# For one GGUF file: its size in bytes and its number of tensors.
 File = collections.namedtuple("File", "bytes tensors source")
 Fact = collections.namedtuple("Fact", "name pattern architectures shape perplexity file", defaults=(None, None))
 
@@ -40,7 +40,7 @@ def golden(*path):
     return Perplexity(value, os.path.join(*path), (), 0.005, "transformers, float32: tests/golden/" + "/".join(path))
 
 
-# How the text was cut for this figure is not known. The usual programs score the second halves of windows of 512 tokens: with
+# The publisher does not say how the text was divided for this figure. The usual programs score the second halves of windows of 512 tokens: with
 # a stride of half a window each token has as much before it. The wrong activation function gives 99.8.
 WIKITEXT_2B4T = Perplexity(17.109, "wikitext-2", ("--ctx", 512, "--stride", 256), 0.02, "reported for the right model, its windows not stated")
 BITNET = ("bitnet", "bitnet-b1.58", "bitnet-25")
@@ -79,7 +79,7 @@ COLUMNS = ("model", "file", "container", "formats", "shape", "inspect --check", 
 
 
 class Failed(Exception):
-    """The command's own error, its last line."""
+    """The last line of the command's error message."""
 
 
 def setun(options, command, path, *args, stdin=b"", json_too=True):
@@ -100,7 +100,7 @@ def is_model(path):
 
 
 def models_in(path):
-    """The paths of the models that a path means."""
+    """The paths of the models at a path: itself, or those in a folder."""
     if is_model(path) or not os.path.isdir(path):
         return [path]
     found = []
@@ -112,13 +112,13 @@ def models_in(path):
 
 
 def recognize(path):
-    """The row of a file or directory that is named as its publisher named it; None: no row."""
+    """The row of a file or directory that has its publisher's name; None: there is no row."""
     tail = "/".join(os.path.abspath(path).split(os.sep)[-2:]).lower()
     return next((fact for fact in FACTS if re.search(fact.pattern, tail)), None)
 
 
 def shape_of(metadata):
-    """(hidden size, layers, feed-forward size), of either container; None where the file does not say."""
+    """(hidden size, layers, feed-forward size) from either container; None for what the file does not state."""
     if "general.architecture" in metadata:
         prefix = metadata["general.architecture"]
         keys = [f"{prefix}.{key}" for key in ("embedding_length", "block_count", "feed_forward_length")]
@@ -129,7 +129,7 @@ def shape_of(metadata):
 
 
 def compare_files(fact, path, found, shape, row, differs):
-    """Architecture, shape, bytes and tensors against the table."""
+    """Compares architecture, shape, bytes and tensors with the table."""
     if found["architecture"] not in fact.architectures:
         differs.append(f"architecture {found['architecture']}, published {' or '.join(fact.architectures)}")
     if fact.shape:
@@ -168,7 +168,7 @@ def compare_perplexity(options, figure, path, row, differs):
 
 
 def examine(options, fact, path):
-    """A row of the table, and whether all is as published."""
+    """The model's row of the printed table, and whether everything is as published."""
     row = dict.fromkeys(COLUMNS, "")
     row.update(model=fact.name if fact else "(no row)", file=os.path.basename(os.path.abspath(path)), published="none known",
                sources=[])

@@ -31,7 +31,7 @@ def spaced(value):
 
 
 def drive(args, mode, lines, *more):
-    """One answer a line: None where there is none."""
+    """The answers, one per line; None where one is missing."""
     done = subprocess.run([args.program, args.tokenizer, mode, *map(str, more)], input="\n".join(lines) + "\n",
                           capture_output=True, text=True, errors="replace")
     if done.stderr:

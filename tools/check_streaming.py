@@ -16,7 +16,7 @@ import tempfile
 
 MIB = 1 << 20
 SPACE = 3 << 30
-# An embedding that is the head too, and two matrices.
+# The embedding, which is also the head, and two matrices.
 MODELS = {"2b4t": ("--synthetic", "2b4t", "--format", "t16", "--head", "q6_k"),
           "1b": ("--synthetic", "1b", "--format", "t16", "--head", "q8_0")}
 PROMPT = " ".join(f"the {word} of number {i}" for i, word in enumerate(["weight", "row", "layer", "head", "token"] * 5))
@@ -25,7 +25,7 @@ SHARES = (0, 0.1, 0.25, 0.5, 0.75, 0.97)
 
 
 def run(command):
-    """Output, and the peak of resident memory in bytes."""
+    """The output, and the peak of resident memory in bytes."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(command, stdout=out, stderr=err)
         _, status, usage = os.wait4(process.pid, 0)
@@ -47,7 +47,7 @@ def check(setun, name, model):
     least, total = plan["least"] + 4 * MIB, plan["total"] + 20 * MIB
     expected, peak = ids(setun, model)
     failed = 0
-    print(f"{name}: {plan['weights'] / MIB:.0f} MiB of weights, least {least / MIB:.0f} MiB, held {peak / MIB:.0f} MiB")
+    print(f"{name}: {plan['weights'] / MIB:.0f} MiB of weights, least {least / MIB:.0f} MiB, peak {peak / MIB:.0f} MiB")
     for i, share in enumerate(SHARES):
         budget = least + int(share * (total - least))
         threads = 1 + i % 3

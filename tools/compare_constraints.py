@@ -141,7 +141,7 @@ def apart(work, limit):
 
 
 def texts_as_tokens(args, schema_texts):
-    """For each schema's list of texts, the tokens of each."""
+    """The tokens of each text, for each schema's list of texts."""
     answers = drive(args, "encode", ["\t".join(["{}"] + texts) for texts in schema_texts])
     return [[[int(i) for i in text.split(" ")] for text in answer.split("\t") if text]
             for answer in answers[:len(schema_texts)]]

@@ -16,12 +16,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def counts(build):
-    """path: {line: whether it was reached}"""
+    """For each path: {line: whether it was reached}."""
     objects = os.path.join(build, "CMakeFiles", "setun_objects.dir", "src")
     reached = {}
     notes = [os.path.join(here, name) for here, _, names in os.walk(objects) for name in names if name.endswith(".gcno")]
     if not notes:
-        sys.exit(f"{build}: no coverage build")
+        sys.exit(f"{build}: not a coverage build")
     for note in sorted(notes):
         out = subprocess.run(["gcov", "--json-format", "--stdout", note], capture_output=True, check=True).stdout
         for line in out.splitlines():

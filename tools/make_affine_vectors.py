@@ -22,7 +22,7 @@ def codes_of(words, bits):
 
 
 def numbers(x, dtype):
-    """An array of MLX's as its bytes and as float32."""
+    """An MLX array as bytes and as float32."""
     raw = np.array(x.view(mx.uint16))
     values = (raw.astype(np.uint32) << 16).view(np.float32) if dtype == mx.bfloat16 else raw.view(np.float16)
     return raw, values.astype(np.float32)

@@ -45,7 +45,7 @@ SIZES = {"vocab_size": 320, "hidden_size": 64, "intermediate_size": 160, "num_hi
 
 
 def configuration(model_type, settings):
-    """The class's configuration with the tiny sizes that it has fields for."""
+    """The class's configuration, tiny in every size for which it has a field."""
     from transformers import AutoConfig
 
     known = AutoConfig.for_model(model_type)
@@ -71,7 +71,7 @@ def randomize(model, seed):
 
 
 def generate(model, ids, count):
-    """The likeliest ids that follow, and the smallest distance between the likeliest logit and the second."""
+    """The likeliest ids that follow, and the smallest difference between the largest logit and the second."""
     import torch
 
     text, margin = list(ids), float("inf")
@@ -98,11 +98,11 @@ def make(o):
     ids = [1] + np.random.default_rng(o.seed).integers(3, text.vocab_size, o.tokens - 1).tolist()
     greedy, margin = generate(model, ids, o.greedy)
     if margin < LEAST_MARGIN:
-        sys.exit(f"two tokens are nearly as likely (distance {margin:.1e}, at least {LEAST_MARGIN:.0e} is needed): "
+        sys.exit(f"two tokens are almost equally likely (difference {margin:.1e}, at least {LEAST_MARGIN:.0e} is needed): "
                  f"take another --seed")
     os.makedirs(o.folder, exist_ok=True)
     if os.listdir(o.folder):
-        sys.exit(f"{o.folder}: not empty")
+        sys.exit(f"{o.folder}: expected an empty folder")
     model.save_pretrained(o.folder)
     os.chmod(os.path.join(o.folder, "model.safetensors"), 0o644)
     for name in ("tokenizer.json", "tokenizer_config.json"):

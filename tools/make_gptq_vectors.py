@@ -39,7 +39,7 @@ def gptq(w, h, d, zero, most):
 
 
 def ternary_scale(x, importance):
-    """The scale d with the least sum of importance * (x - d * trit)^2, over all sets of trits that a threshold makes."""
+    """The scale d with the least sum of importance * (x - d * trit)^2, over all sets of trits that result from a threshold."""
     x, importance = np.abs(x.astype(np.float64)), importance.astype(np.float64)
     best, scale = np.sum(importance * x * x), 0.
     for least in np.unique(x[x > 0]):

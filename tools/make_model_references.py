@@ -69,7 +69,7 @@ class Model:
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.c["rms_norm_eps"]) * self.w[name + ".weight"]
 
     def linear(self, x, name):
-        """x through a matrix, ternary or of floats, and through the adapters that it has."""
+        """x times a matrix, ternary or of floats, with the adapters that it has."""
         w, module_input = self.w[name + ".weight"], x
         if name + ".rms_norm.weight" in self.w:  # BitNet's use_rms_norm
             x = x / np.sqrt((x * x).mean(-1, keepdims=True) + self.c["quantization_config"]["rms_norm_eps"]) * self.w[name + ".rms_norm.weight"]
@@ -197,7 +197,7 @@ class Model:
         return y
 
     def olmo_norm(self, x, p, name):
-        """Of OLMo 2 and 3: their inputs are not normalized as in other models, and norms of these names are elsewhere."""
+        """OLMo 2 and 3 do not normalize the inputs of attention and feed-forward parts; norms of these names are elsewhere."""
         return self.norm(x, p + name) if self.c["model_type"] in ("olmo2", "olmo3") else x
 
     def run(self, ids):
@@ -284,7 +284,7 @@ def write_checkpoint(name, config, weights, tokens, short_context=None):
 
 
 def maple():
-    """Weights so large that the clamps hold often."""
+    """Weights so large that values are often clamped."""
     config = dict(model_type="maple", hidden_size=36, intermediate_size=56, moe_intermediate_size=20, num_hidden_layers=4,
                   num_attention_heads=3, num_key_value_heads=1, head_dim=12, vocab_size=320, hidden_act="silu", num_experts=6,
                   num_experts_per_tok=2, num_shared_experts=0, norm_topk_prob=True, nope_on_global_attention=True, use_qk_norm=True,
@@ -396,7 +396,7 @@ def write_peft(name, factors, rank, alpha, rslora=False):
 
 
 def interleave(b, head_dim):
-    """Rows of q or k from the order of halves to that of pairs, as GGUF files of Llama have them."""
+    """Rows of q or k, reordered from halves to pairs, as GGUF files of Llama store them."""
     return b.reshape(-1, 2, head_dim // 2, b.shape[1]).swapaxes(1, 2).reshape(b.shape)
 
 

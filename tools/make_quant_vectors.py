@@ -229,7 +229,7 @@ FRACTIONS = {fraction(d) for d in np.ndindex(3, 3, 3, 3, 3)}
 
 
 def bad_bytes(name, w, raw, make, scales, rng):
-    """Single bytes that are invalid at their place: (offset, value)."""
+    """Single bytes that are invalid where they are: (offset, value)."""
     bad = []
     if name in ("t5", "t5-zpm"):
         bad = [(at, v) for at, v in zip(rng.integers(0, raw.size, 5), (243, 255, 250, 244, 249))]
@@ -276,7 +276,7 @@ def stq1_0(w, s):
 
 
 def sherry(out):
-    """Cases in which each four have exactly one zero; draws of its own, so that other vectors stay."""
+    """Cases in which each four trits have exactly one zero; its own generator leaves the other vectors unchanged."""
     draw = np.random.default_rng(43)
     for name, n, k in (("sherry_k256_n1", 1, 256), ("sherry_k512_n17", 17, 512), ("sherry_k1280_n8", 8, 1280)):
         w = np.zeros((n, k), np.int8)
@@ -379,7 +379,7 @@ def e5m2(b):
 
 
 def seq(out):
-    """Q2_0C; draws of its own, so that the vectors before stay."""
+    """Q2_0C; its own generator leaves the other vectors unchanged."""
     draw = np.random.default_rng(40)
     codes, scales = draw.integers(0, 4, (3, 2, 512)), np.exp(draw.normal(-3, 2, (3, 2))).astype(np.float16)
     raw = []
@@ -437,7 +437,7 @@ def zero_points(out):
 
 
 def two_of_four(out):
-    """2:4-KIND-G: G / 16 words of values, G / 32 of metadata, f16 d. Draws of its own, so that the vectors before stay."""
+    """2:4-KIND-G: G / 16 words of values, G / 32 of metadata, f16 d. Its own generator leaves the other vectors unchanged."""
     own = np.random.default_rng(24)
     fp4 = np.array([0, .5, 1, 1.5, 2, 3, 4, 6])
     meaning = {"int4": np.arange(16) - 16 * (np.arange(16) > 7), "fp4": np.concatenate([fp4, 0 - fp4])}
@@ -624,8 +624,8 @@ def ggml(library):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--ik-quantize", help="ik_llama.cpp's llama-quantize, to make peers.safetensors anew")
-    parser.add_argument("--ggml", help="llama.cpp's libggml-base.so, to make ggml.safetensors anew")
+    parser.add_argument("--ik-quantize", help="ik_llama.cpp's llama-quantize, to make peers.safetensors again")
+    parser.add_argument("--ggml", help="llama.cpp's libggml-base.so, to make ggml.safetensors again")
     args = parser.parse_args()
     ternary()
     values()

@@ -37,7 +37,7 @@ def penalties(x, p, text):
 
 
 def since_text(text, pieces, breaker_texts):
-    """How many tokens come after the last one in which a breaker text ends. An empty piece separates texts."""
+    """The number of tokens after the last one in which a breaker text ends. An empty piece separates texts."""
     whole, owner = "", []
     for i, t in enumerate(text):
         piece = pieces[t] or "\0"

@@ -34,7 +34,7 @@ def corpus(lines):
 
 
 def strings(count, seed):
-    """Hostile strings: pieces at random, runs of one, and characters from everywhere that Unicode 14 knows."""
+    """Hostile strings: random pieces, runs of one character, and characters from all of Unicode 14."""
     r = random.Random(seed)
     out = ['', *PIECES]
     assigned = [c for c in [*range(0x20, 0x3100), *range(0xA000, 0xD7A4), *range(0x1F300, 0x1F650)] if known(c)]
@@ -48,7 +48,7 @@ def strings(count, seed):
 
 
 def known(c):
-    """Characters that later versions of Unicode moved or added would test library versions, not the code."""
+    """Excludes characters that later versions of Unicode changed or added: they would test the libraries' versions."""
     import unicodedata
     return unicodedata.ucd_3_2_0.category(chr(c)) not in ('Cn', 'Cs', 'Co') and unicodedata.category(chr(c)) == unicodedata.ucd_3_2_0.category(chr(c))
 
@@ -108,7 +108,7 @@ def unigram(normalizer, scheme, byte_fallback=False):
 
 
 def refit(t, change):
-    """Byte tokens are the model's own and no added tokens."""
+    """Byte tokens are ordinary tokens of the model, not added ones."""
     j = json.loads(t.to_str())
     j['added_tokens'] = [a for a in j['added_tokens'] if not a['content'].startswith('<0x')]
     change(j)

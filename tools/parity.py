@@ -67,7 +67,7 @@ def save(path, tensors):
 
 
 def blocks_of(model):
-    """The list of decoder blocks, wherever the class keeps it."""
+    """The list of decoder blocks, under any of the names that classes use."""
     for path in ("model.layers", "model.language_model.layers", "language_model.model.layers", "language_model.layers"):
         module = model
         for part in path.split("."):
@@ -139,7 +139,7 @@ def run_setun(exe, model, ids):
 
 
 def compare(reference, got):
-    """Prints what differs; true when all bounds hold."""
+    """Prints each difference with its bound; true when all are within."""
     ok = True
 
     def row(name, value, bound):

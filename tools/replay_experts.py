@@ -83,7 +83,7 @@ def zipf_exponent(counts, used):
 
 
 def next_uses(demands):
-    """For each demand the place of the next demand for the same expert."""
+    """For each demand, the index of the next demand for the same expert."""
     after, seen = [None] * len(demands), {}
     for place in range(len(demands) - 1, -1, -1):
         after[place] = [seen.get(expert, NEVER) for expert, _ in demands[place][2]]
@@ -93,7 +93,7 @@ def next_uses(demands):
 
 
 class Cache:
-    """Experts with ranks, of which the lowest is replaced first; ranks only change when an expert is used."""
+    """Ranked experts, the lowest of which is replaced first; an expert's rank changes only when it is used."""
 
     def __init__(self, capacity):
         self.capacity, self.cached, self.heap, self.hits, self.wanted = capacity, {}, [], 0, 0
@@ -155,7 +155,7 @@ def replay(n, demands, after, capacity):
 
 
 class Adaptive:
-    """One cache with the rule of the other two that recently had more hits."""
+    """A cache that follows whichever of the two other rules recently had more hits."""
 
     def __init__(self, n, capacity):
         self.capacity, self.fade = capacity, 1 - 1 / (4 * n + 1)
@@ -210,7 +210,7 @@ def draw(path, n, results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trace")
-    parser.add_argument("--capacity", type=int, action="append", help="experts in the cache (default: tenths of all); may be given several times")
+    parser.add_argument("--capacity", type=int, action="append", help="experts in the cache (default: each tenth of all); may be given several times")
     parser.add_argument("--svg", metavar="FILE", help="draw the hit rates")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()

@@ -18,7 +18,7 @@ static char *copy_text(const char *text, bool escape) {
   size_t length = escape ? unescape(copy, strlen(copy)) : strlen(copy);
   copy[length] = 0;
   if (strlen(copy) == length) return copy;
-  failure("--stop: expected a text without zero bytes, found %s", text);
+  failure("--stop: expected text without zero bytes, found %s", text);
   free(copy);
   return NULL;
 }

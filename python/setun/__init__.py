@@ -20,7 +20,7 @@ __all__ = ["Adapters", "Constraint", "Matcher", "Model", "Session", "SetunError"
 
 
 def version() -> str:
-    """Of the library, such as "0.1.0"."""
+    """The library's version, such as "0.1.0"."""
     return str(lib.setun_version().decode())
 
 
@@ -30,9 +30,9 @@ def _adapter_list(adapters: Mapping[str, float]) -> tuple[Any, int]:
 
 
 class Model:
-    """A GGUF file or a Hugging Face directory, loaded. `memory`: bytes that the process may take, 0: what is available;
-    `adapters`: paths of LoRA adapters, each with its scale; adapter_rank, adapter_bytes: room for those that come later;
-    `device`: what computes, as in setun_model_params."""
+    """A GGUF file or a Hugging Face directory, loaded. `memory`: bytes that the process may use, 0: what is available;
+    `adapters`: paths of LoRA adapters, each with its scale; adapter_rank, adapter_bytes: room for those loaded later;
+    `device`: where it computes, as in setun_model_params."""
 
     def __init__(self, path: str | os.PathLike[str], *, memory: int = 0, threads: int = 0, isa: str | None = None,
                  precise: bool = False, adapters: Mapping[str, float] | None = None, adapter_rank: int = 0,
@@ -52,20 +52,20 @@ class Model:
 
     @property
     def info(self) -> dict[str, Any]:
-        """setun_model_info's members."""
+        """The members of setun_model_info."""
         info = _library.ModelInfo(size=ctypes.sizeof(_library.ModelInfo))
         call("model_get_info", self._handle, byref(info))
         values = {name: getattr(info, name) for name, *_ in info._fields_[1:]}
         return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
 
     def tokenize(self, text: str, *, special: bool = False, bos: bool = False, eos: bool = False) -> list[int]:
-        """Ids. `special`: control tokens are recognized; `bos`, `eos`: begin with BOS and end with EOS where the model's
-        whole texts do."""
+        """The text's ids. `special`: control tokens are recognized; `bos`, `eos`: begin with BOS and end with EOS if the
+        model's whole texts do."""
         data = text.encode()
         return listed("tokenize", self._handle, data, len(data), special * 1 + bos * 2 + eos * 8)
 
     def detokenize(self, ids: Sequence[int], *, special: bool = False) -> str:
-        """Text. `special`: control tokens are shown."""
+        """The ids' text. `special`: control tokens are shown."""
         given, length = (c_int32 * len(ids))(*ids), c_size_t()
         call("detokenize", self._handle, given, len(ids), int(special), None, 0, byref(length))
         text = ctypes.create_string_buffer(max(length.value, 1))
@@ -74,7 +74,7 @@ class Model:
 
     @property
     def prompts(self) -> dict[str, str]:
-        """What the model's files would have put before texts that become vectors, by the use that is made of them."""
+        """The prompts that the model's files define for texts that become vectors, by name."""
         info, found = self._embedding_info(), {}
         for i in range(info.n_prompts):
             name, text = c_char_p(), c_char_p()
@@ -90,9 +90,10 @@ class Model:
     def embed(self, texts: str | Sequence[str | Sequence[int]], *, pooling: str | None = None, prompt: str | None = None,
               normalize: bool = True, dimensions: int = 0, threads: int = 0,
               parallel: int = 8) -> Any:
-        """The vectors of texts (or of lists of ids, taken as they are), [n, dimensions] float32, of length 1 unless
-        `normalize` is False; of one text alone [dimensions]. `pooling`: mean, cls or last, None: the model's own, or none:
-        the vectors of all tokens, a list with [tokens, dimensions] for each text, of one text alone its array; `prompt`: the name of one of `prompts`, None: the model's choice, "": none; `parallel`: texts computed together."""
+        """The vectors of texts (or of lists of ids, used unchanged), [n, dimensions] float32, of length 1 unless
+        `normalize` is False; for a single text, [dimensions]. `pooling`: "mean", "cls" or "last"; None: the model's own;
+        "none": the vectors of all tokens, a list with [tokens, dimensions] for each text, or for a single text its array.
+        `prompt`: the name of one of `prompts`; None: the model's default; "": none. `parallel`: texts computed together."""
         import numpy
         alone, info = isinstance(texts, str), self._embedding_info()
         name = prompt if prompt is not None else (info.prompt or b"").decode()
@@ -128,12 +129,12 @@ class Model:
         return Session(self, n_ctx=n_ctx, threads=threads, kv=kv)
 
     def load_adapters(self, adapters: Mapping[str, float]) -> Adapters:
-        """LoRA adapters, by path with the scale of each, for Session.use_adapters; the model was loaded with room for
-        them (adapter_rank, adapter_bytes)."""
+        """Loads LoRA adapters, by path with the scale of each, for Session.use_adapters. The model must have been loaded
+        with room for them (adapter_rank, adapter_bytes)."""
         return Adapters(self, adapters)
 
     def generate(self, prompt: str, **options: Any) -> Iterator[str]:
-        """Pieces of the text that continues a prompt; options as Session.generate's."""
+        """Pieces of the text that continues a prompt; options as in Session.generate."""
         session = self.session()
         session.eval(self.tokenize(prompt, bos=True))
         return session.generate(**options)
@@ -160,7 +161,7 @@ class Model:
 
 
 class Adapters:
-    """LoRA adapters of a model, which stays as it is: see Model.load_adapters."""
+    """LoRA adapters of a model, whose weights they leave unchanged: see Model.load_adapters."""
 
     def __init__(self, model: Model, adapters: Mapping[str, float]) -> None:
         self._handle: c_void_p | None = None
@@ -174,10 +175,10 @@ class Adapters:
 
 
 class Constraint:
-    """Which texts are allowed, compiled for a model's vocabulary: exactly one of a JSON schema (text, or what json.dumps
-    writes), a regular expression that matches the whole text, a grammar in GBNF, or in Lark's form. `space`: of JSON, the
-    most white space in a row around punctuation, at most 8, 0: one space after colons and commas; `ordered`: properties
-    in the schema's order; `memory`: bytes at most, 0: 256 MiB. Any number of threads may use it."""
+    """The texts that are allowed, compiled for a model's vocabulary. Exactly one of: a JSON schema (as text, or a value that
+    json.dumps accepts), a regular expression that matches the whole text, a grammar in GBNF, one in Lark's syntax. `space`:
+    the most white space in a row around JSON's punctuation, up to 8; 0: one space after colons and commas. `ordered`:
+    properties in the schema's order. `memory`: bytes at most, 0: 256 MiB. Any number of threads may use it."""
 
     def __init__(self, model: Model, *, json_schema: str | bool | Mapping[str, Any] | None = None,
                  expression: str | None = None, gbnf: str | None = None, lark: str | None = None, space: int = 0,
@@ -200,12 +201,12 @@ class Constraint:
             lib.setun_constraint_free(self._handle)
 
     def matcher(self) -> Matcher:
-        """A position at the beginning of a text."""
+        """A matcher at the beginning of a text."""
         return Matcher(self)
 
 
 class Matcher:
-    """A position in one text that has to match a constraint. It belongs to one thread at a time."""
+    """A position in one text that must match a constraint. It belongs to one thread at a time."""
 
     def __init__(self, constraint: Constraint) -> None:
         self._handle: c_void_p | None = None
@@ -255,7 +256,7 @@ class Matcher:
 
 
 class Session:
-    """A timeline of tokens over a model. It belongs to one thread at a time."""
+    """A sequence of tokens evaluated by a model. It belongs to one thread at a time."""
 
     def __init__(self, model: Model, *, n_ctx: int = 0, threads: int = 0, kv: str = "f16") -> None:
         self._handle: c_void_p | None = None
@@ -294,7 +295,7 @@ class Session:
 
     @property
     def logits(self) -> numpy.ndarray:
-        """Those after the last token, [n_vocab], read-only and not copied: the session's next call overwrites them."""
+        """The logits after the last token, [n_vocab], read-only and not copied: the session's next call overwrites them."""
         import numpy
         values = lib.setun_session_logits(self._handle)
         if not values:
@@ -307,12 +308,12 @@ class Session:
 
     @property
     def position(self) -> int:
-        """Tokens so far."""
+        """The number of tokens so far."""
         return int(lib.setun_session_position(self._handle))
 
     @property
     def n_ctx(self) -> int:
-        """Tokens that fit."""
+        """The number of tokens that fit."""
         return int(lib.setun_session_context(self._handle))
 
     @property
@@ -320,11 +321,11 @@ class Session:
         return lib.setun_session_tokens(self._handle)[:self.position] if self.position else []
 
     def truncate(self, n: int) -> None:
-        """Forgets all tokens from position n on."""
+        """Removes all tokens from position n on."""
         call("session_truncate", self._handle, n)
 
     def save(self) -> bytes:
-        """Tokens and KV cache; logits are not among them."""
+        """The tokens and the KV cache as bytes, without logits."""
         length = c_size_t()
         call("session_save_memory", self._handle, None, 0, byref(length))
         data = ctypes.create_string_buffer(length.value)
@@ -332,20 +333,21 @@ class Session:
         return data.raw
 
     def load(self, data: bytes) -> None:
-        """What save gave, of the same model."""
+        """Restores what `save` returned for the same model."""
         call("session_load_memory", self._handle, data, len(data))
 
     def use_adapters(self, adapters: Adapters | None, scale: float = 1) -> None:
-        """From now on computes with these, times `scale`; None: with those that the model was loaded with. The tokens stay
-        and are computed anew, the logits go."""
+        """Computes with these adapters, times `scale`, from now on; None: with those that the model was loaded with. The
+        tokens are kept and evaluated again; the logits are discarded."""
         call("session_use_adapters", self._handle, adapters._handle if adapters else None, scale)
         self.adapters = adapters
 
     def generate(self, *, max_tokens: int = 0, stop: str | Sequence[str] = (), continues: bool = True,
                  constraint: Constraint | None = None, **sampling: float) -> Iterator[str]:
-        """Pieces of new text, until a token that ends it, a stop text (never shown), max_tokens (0: no limit) or a full
-        context. The session has logits, and is the iterator's until that ends or is closed. `constraint`: what the new
-        text must match. `sampling`: members of setun_sampler_params, such as temperature, top_k or seed; otherwise the model's own."""
+        """Pieces of new text, until an end token, a stop text (never shown), max_tokens (0: no limit) or a full context. The
+        session must have logits, and must not be used until the iterator ends or is closed. `constraint`: what the new
+        text must match. `sampling`: members of setun_sampler_params, such as temperature, top_k or seed; those not given
+        have the model's defaults."""
         if max_tokens < 0:
             raise ValueError(f"max_tokens: expected 0 or more, found {max_tokens}")
         stop = [stop] if isinstance(stop, str) else stop

@@ -101,7 +101,7 @@ class SamplerParams(ctypes.Structure):
 
 
 def _load() -> ctypes.CDLL:
-    """$SETUN_LIBRARY, else the library inside of this package, else the system's."""
+    """$SETUN_LIBRARY, else the library in this package, else the system's."""
     path = os.environ.get("SETUN_LIBRARY")
     inside = sorted(glob.glob(os.path.join(os.path.dirname(__file__), "libsetun.*")))
     path = path or (inside[0] if inside else None) or ctypes.util.find_library("setun")
@@ -160,7 +160,7 @@ for _name, _result, _arguments in [
 
 
 def call(name: str, *arguments: Any) -> None:
-    """A function that takes a setun_error last; its failure is an exception."""
+    """Calls a function whose last parameter is a setun_error; raises its failure as an exception."""
     error = Error()
     status = getattr(lib, "setun_" + name)(*arguments, byref(error))
     if status:
@@ -168,7 +168,7 @@ def call(name: str, *arguments: Any) -> None:
 
 
 def make(name: str, *arguments: Any) -> c_void_p:
-    """A new object by a function whose last argument but one it is."""
+    """A new object from a function that returns it through its last parameter but one."""
     handle = c_void_p()
     call(name, *arguments, byref(handle))
     return handle
@@ -202,7 +202,7 @@ def params(kind: Any, name: str) -> Any:
 
 
 def listed(name: str, *arguments: Any) -> list[int]:
-    """Ids by a function that takes a list, its capacity and the number that there are."""
+    """The ids from a function with the parameters list, capacity and number of ids."""
     count = c_size_t()
     call(name, *arguments, None, 0, byref(count))
     ids = (c_int32 * max(count.value, 1))()

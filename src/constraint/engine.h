@@ -108,7 +108,7 @@ typedef struct st_exit {
 } st_exit;
 
 // What is known about a term and the vocabulary, whatever follows the term (inside.c): the tokens all of whose bytes
-// stay inside of the term, and where others leave it. Both in the order of a part of the trie: of all tokens, or of
+// stay inside the term, and where others leave it. Both in the order of a part of the trie: of all tokens, or of
 // those without a ready mask of tokens that all stay inside.
 typedef struct st_inside {
   bool has_run, has_tokens, separable; // not separable: there are too many exits; nothing else is known

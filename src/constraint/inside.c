@@ -1,4 +1,4 @@
-// The tokens that stay inside of a term, and the places in the trie where others leave it: found once for a term,
+// The tokens that stay inside a term, and the nodes of the trie where others leave it: computed once for each term,
 // whatever follows it.
 #include "constraint/engine.h"
 #include "constraint/trie.h"
@@ -107,7 +107,7 @@ static bool covered(st_constraint *c, st_trie_node node, const st_trie_below *be
   return own.classes && covers(own, below);
 }
 
-// Walks a part of the trie inside of the term; false: too many exits, or failed.
+// Walks a part of the trie inside the term; false: too many exits, or failed.
 static bool walk(st_constraint *c, st_term start, st_run start_run, const st_trie_part *part) {
   st_terms *t = c->engine.t;
   st_term states[ST_TRIE_DEPTH + 1];

@@ -43,7 +43,7 @@ static st_term text(st_engine *e, const char *bytes) {
 static st_term spaced(st_engine *e, bool bare, st_term a) {
   return bare ? a : st_term_seq(e->t, e->g->space, a);
 }
-// A comma or a colon, and what is written behind it.
+// A comma or a colon, and the white space after it.
 static st_term punctuation(st_engine *e, bool bare, const char *sign) {
   return bare ? text(e, sign) : st_term_seq(e->t, text(e, sign), e->g->gap);
 }

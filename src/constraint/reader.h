@@ -31,7 +31,7 @@ typedef struct st_reader {
 setun_status st_reader_fail(const st_reader *r, setun_status code, const char *expected);
 // Reads one character of UTF-8; the text is valid. UINT32_MAX at the end.
 uint32_t st_reader_next(st_reader *r);
-// Does the text continue with this one? Skipping it moves the position if so.
+// Does the text continue with this one? If so, `skip` moves the position past it.
 bool st_reader_peek(const st_reader *r, const char *text);
 bool st_reader_skip(st_reader *r, const char *text);
 // Reads exactly n hexadecimal digits.
@@ -41,7 +41,7 @@ bool st_reader_hex(st_reader *r, int n, uint32_t *code);
 // by its text must be one token of the vocabulary.
 setun_status st_reader_token(st_reader *r, st_grammar *g, const st_tokenizer *tokenizer, bool negated, st_node *node);
 
-// Nodes of sequences and alternatives that are being read; lists in lists are behind them.
+// Nodes of sequences and alternatives that are being read, a stack: nested lists come last.
 typedef struct st_node_stack {
   st_node *items;
   size_t n, capacity;
@@ -49,7 +49,7 @@ typedef struct st_node_stack {
 
 // False: out of memory.
 bool st_node_stack_push(st_node_stack *stack, st_node node);
-// Takes the nodes from `base` on and joins them, with st_node_seq or st_node_alt.
+// Pops the nodes from `base` on and joins them, with st_node_seq or st_node_alt.
 st_node st_node_stack_join(st_node_stack *stack, size_t base, st_grammar *g,
                            st_node (*join)(st_grammar *, const st_node *, size_t));
 

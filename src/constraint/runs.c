@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-// Terms between characters; the number of characters before each, in rising order; and the class of the last of them.
+// Terms between characters; the number of characters before each, ascending; and the class of the last of them.
 enum { MOST_PLACES = 48, MOST_INSIDE = 64, MOST_STARTS = 8, MOST_MEMBERS = 64, MOST_NEW = 1000, LONG = 8 };
 typedef struct st_places {
   st_term terms[MOST_PLACES];

@@ -71,13 +71,13 @@ static st_node scalar(st_schema_emitter *e, const st_shape *shape) {
   return term == ST_TERM_EMPTY ? ST_NODE_EMPTY : st_node_term(s->grammar, term);
 }
 
-// Whether a key can be written: any, but in some styles.
+// Whether a key can be written: some styles exclude keys.
 static bool is_writable(const st_schema_emitter *e, size_t target, st_text key) {
   const st_schema_style *style = e->options.style;
   return !style || (!style->string && target) || style->is_key(style->user, key);
 }
 
-// Refuses what a style cannot say. Properties whose keys it cannot write are left out where they are not required.
+// Refuses what a style cannot express. Properties whose keys it cannot write are left out where they are not required.
 static void check_style(st_schema_emitter *e, size_t target, const st_shape *shape, st_plan *p) {
   if (is_styled(e) && shape->type == ST_ARRAY && shape->as.array.unique)
     st_schema_refuse(&e->s, e->s.at, "uniqueItems", "in the model's format of calls");

@@ -4,7 +4,7 @@
 
 #include "constraint/grammar.h"
 
-// How values are written in a format that is not JSON. Terms of texts are over UTF-8.
+// How values are written in a format other than JSON. Terms of texts are over UTF-8.
 typedef struct st_schema_style {
   void *user;
   // Any string; NULL: as in JSON. Otherwise objects have keys without quotes, and there is no white space.

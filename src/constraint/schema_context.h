@@ -138,7 +138,7 @@ void *st_schema_alloc(st_schema *s, size_t count, size_t size);
 char *st_schema_text(st_schema *s, const char *format, ...) ST_PRINTF(2, 3);
 void st_schema_release(st_schema *s);
 
-// Remembers the first failure. The message begins with the path of the subschema `node` and the keyword (may be NULL).
+// Stores the first failure. The message begins with the path of the subschema `node` and the keyword (may be NULL).
 void st_schema_fail(st_schema *s, setun_status status, uint32_t node, const char *keyword, const char *format, ...)
     ST_PRINTF(5, 6);
 // The failure for a keyword that cannot be enforced.

@@ -26,8 +26,8 @@ static st_node member_node(st_schema_emitter *e, const st_plan_property *propert
 // nodes[count]: what may follow, where `count` members have come, as far as the bounds need to know.
 typedef struct {
   st_node *nodes;
-  uint32_t last; // the highest count that is told apart
-  bool bounded;  // and no more than that many may come
+  uint32_t last; // higher counts are treated alike
+  bool bounded;  // and there may be no more members than that
 } counts;
 
 static void add_before(st_grammar *g, const counts *c, st_node member, bool required) {

@@ -70,7 +70,7 @@ static int compare_bound(const builder *b, const state *x, int i, int magnitudes
   return x->negative ? -magnitudes : magnitudes;
 }
 
-// The order of the digits when no more follow.
+// The order of the digits if no further ones follow.
 static int final_order(const builder *b, const state *x, int i) {
   if (x->phase >= AT_EXPONENT) return x->order[i];
   bool fraction = x->phase == IN_FRACTION;

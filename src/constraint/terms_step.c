@@ -130,7 +130,7 @@ static st_term raw_step(st_terms *t, st_term a, uint8_t byte) {
 
 // ---- emptiness ----
 
-// A search from a state to an accepting state. The state to visit next is in turns the oldest and the newest that is
+// A search from a state to an accepting state. The state to visit next is alternately the oldest and the newest that is
 // left, so that neither many states nearby nor a long way alone make it slow.
 typedef struct st_reached {
   st_term state;

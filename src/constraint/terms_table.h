@@ -10,7 +10,7 @@ typedef enum st_term_kind {
   ST_KIND_MARK,      // a: the mark
   ST_KIND_BYTES,     // a: index into sets
   ST_KIND_SEQ,       // a, then b; a is not itself a sequence
-  ST_KIND_ALT,       // b members from children[a], in rising order
+  ST_KIND_ALT,       // b members from children[a], in ascending order
   ST_KIND_AND,       // the same
   ST_KIND_NOT,       // a
   ST_KIND_REPEAT,    // a, b to c times
@@ -93,8 +93,8 @@ bool st_terms_check_work(st_terms *t);
 void st_term_marks(const st_terms *t, st_term a, void (*mark)(void *user, uint32_t mark), void *user);
 
 enum { ST_SPELLED_MOST = 6 };
-// How a byte of a text is written in a JSON string: itself, or where it needs one an escape that each term of ST_JSON
-// and of ST_JSON_TIGHT matches. Returns the number of bytes.
+// How a byte of a text is written in a JSON string: itself or, where it must be escaped, an escape that terms of
+// ST_JSON and of ST_JSON_TIGHT matches. Returns the number of bytes.
 size_t st_term_spell(uint8_t byte, char spelled[ST_SPELLED_MOST]);
 
 // Counts steps of work; false: failed.

@@ -40,7 +40,7 @@ static inline uint32_t st_trie_height(st_trie_below b) {
   return b.n_height & 255;
 }
 
-// Classes of characters: ranges of ASCII that expressions often tell apart, each other ASCII character by itself, the
+// Classes of characters: ranges of ASCII that expressions often distinguish, each other ASCII character alone, the
 // others by their first bytes (the last one of a token may be incomplete), and bytes that are not UTF-8.
 enum { ST_ASCII_CLASSES = 45, ST_CLASSES = 56, ST_CLASS_BROKEN = 56, ST_ANY_LENGTH = 255 };
 typedef struct st_byte_range {
@@ -55,7 +55,7 @@ static inline uint64_t st_class_bit(int class) {
 typedef struct st_utf8_move {
   uint8_t from, first, last, to;
 } st_utf8_move;
-enum { ST_UTF8_MOVES = 15 }; // those of characters outside of ASCII
+enum { ST_UTF8_MOVES = 15 }; // those of characters outside ASCII
 extern const st_utf8_move ST_UTF8_WIDE[ST_UTF8_MOVES];
 
 typedef struct st_trie_part {

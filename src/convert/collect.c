@@ -143,7 +143,7 @@ static setun_status find_weight(const st_conversion *p, const unit *u, uint64_t 
   } else {
     s = st_weight_find(p->d, module, shape, &found, w, err);
   }
-  if (s == SETUN_OK && !found) s = st_fail(err, SETUN_ERROR_STATE, "%s: the tensor is no longer there", t->name);
+  if (s == SETUN_OK && !found) s = st_fail(err, SETUN_ERROR_STATE, "%s: the tensor is missing now", t->name);
   return s == SETUN_OK ? st_weight_measure(p->d, w, err) : s;
 }
 

@@ -13,7 +13,7 @@ typedef struct st_delta_reader st_delta_reader;
 
 // How an expert is made from another one. Experts are numbered layer * n_expert + expert.
 typedef struct st_delta_link {
-  uint32_t base;  // the other one
+  uint32_t base;  // the other expert
   uint32_t delta; // index in the deltas
 } st_delta_link;
 
@@ -39,8 +39,8 @@ typedef struct st_delta_codes {
 
 // Copies the codes; the threads of the pool take a matrix each.
 void st_delta_copy(const st_delta_codes *from, const st_delta_codes *to, st_pool *pool);
-// Waits for the delta and makes the expert of the other one's codes, in place. Frees the buffer, also after a failure,
-// whose codes are useless: SETUN_ERROR_FORMAT for a delta that does not fit, SETUN_ERROR_IO as for any read.
+// Waits for the delta and turns the other expert's codes into this one's, in place. Frees the buffer, also after a
+// failure, whose codes are useless: SETUN_ERROR_FORMAT for a delta that does not fit, SETUN_ERROR_IO as for any read.
 setun_status st_delta_reader_apply(st_delta_reader *r, uint32_t buffer, const st_delta_link *link, st_delta_codes *to,
                                    st_pool *pool, setun_error *err);
 

@@ -287,7 +287,7 @@ static bool is_ready(void *context, uint32_t record) {
   return at != NONE && c->slots[at].state == SLOT_READY;
 }
 
-// Begins to make the slot's expert from another one in the cache, where a delta exists for that. The other one's codes
+// Begins to make the slot's expert from another one in the cache, where there is a delta for that. That one's codes
 // are copied at once, so that it may be evicted meanwhile.
 static void begin_delta(st_expert_cache *c, uint32_t at) {
   cache_slot *slot = &c->slots[at];
@@ -328,7 +328,7 @@ static void cancel(st_expert_cache *c, cache_slot *slot) {
   empty(c, slot);
 }
 
-// Makes the slot's expert of the other one's codes, as soon as the delta has arrived.
+// Turns the other expert's codes into those of the slot's, as soon as the delta has arrived.
 static setun_status apply_delta(st_expert_cache *c, uint32_t at, const uint8_t **pointers, setun_error *err) {
   const cache_slot *slot = &c->slots[at];
   st_delta_codes to = codes_of(c, at, slot->record);

@@ -12,9 +12,9 @@ static const double MARGIN = 1.002; // the other rule must be better by this fac
 
 // The contents that the cache would have if one rule had decided from the start.
 typedef struct shadow {
-  uint32_t *held;  // [capacity] experts
-  uint32_t *place; // [n] 1 + the expert's index in `held`; 0: it is not there
-  uint32_t n_held;
+  uint32_t *cached; // [capacity] experts
+  uint32_t *place;  // [n] 1 + the expert's index in `cached`; 0: it is not there
+  uint32_t n_cached;
   double hits; // recent
 } shadow;
 
@@ -37,9 +37,9 @@ setun_status st_expert_policy_new(uint32_t n, uint32_t capacity, st_expert_polic
   p->score = st_calloc(n, sizeof *p->score);
   bool whole = p->used && p->score;
   for (int i = 0; i < ST_EXPERT_RULES; i++) {
-    p->shadows[i].held = st_calloc(capacity, sizeof *p->shadows[i].held);
+    p->shadows[i].cached = st_calloc(capacity, sizeof *p->shadows[i].cached);
     p->shadows[i].place = st_calloc(n, sizeof *p->shadows[i].place);
-    whole = whole && p->shadows[i].held && p->shadows[i].place;
+    whole = whole && p->shadows[i].cached && p->shadows[i].place;
   }
   if (!whole) {
     st_expert_policy_free(p);
@@ -52,7 +52,7 @@ setun_status st_expert_policy_new(uint32_t n, uint32_t capacity, st_expert_polic
 void st_expert_policy_free(st_expert_policy *p) {
   if (!p) return;
   for (int i = 0; i < ST_EXPERT_RULES; i++) {
-    st_free(p->shadows[i].held);
+    st_free(p->shadows[i].cached);
     st_free(p->shadows[i].place);
   }
   st_free(p->used);
@@ -87,8 +87,8 @@ void st_expert_policy_pass(st_expert_policy *p, uint32_t tokens) {
 static uint32_t first_to_go(const st_expert_policy *p, st_expert_rule rule) {
   const shadow *s = &p->shadows[rule];
   uint32_t first = 0;
-  for (uint32_t i = 1; i < s->n_held; i++) {
-    if (is_before(p, rule, s->held[i], s->held[first])) first = i;
+  for (uint32_t i = 1; i < s->n_cached; i++) {
+    if (is_before(p, rule, s->cached[i], s->cached[first])) first = i;
   }
   return first;
 }
@@ -100,14 +100,14 @@ static void follow(st_expert_policy *p, st_expert_rule rule, uint32_t expert) {
     s->hits += 1;
     return;
   }
-  uint32_t at = s->n_held;
+  uint32_t at = s->n_cached;
   if (at < p->capacity) {
-    s->n_held++;
+    s->n_cached++;
   } else {
     at = first_to_go(p, rule);
-    s->place[s->held[at]] = 0;
+    s->place[s->cached[at]] = 0;
   }
-  s->held[at] = expert;
+  s->cached[at] = expert;
   s->place[expert] = at + 1;
 }
 

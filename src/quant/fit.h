@@ -8,7 +8,7 @@
 enum { ST_FIT_SUBS = 16 };
 
 // x[i] = d * q[i] with q from low (below 0) to high: d, the scale near which the nearest codes q have the least error.
-// `w`: [n] importances, at least 0, NULL: all alike.
+// `w`: [n] importances, at least 0, NULL: all equal.
 float st_fit_scale(const float *x, const float *w, int n, int low, int high);
 // The nearest codes to x / d, stored as code - low where `offset`, and their error.
 float st_fit_codes(const float *x, const float *w, int n, float d, int low, int high, int8_t *q);

@@ -50,7 +50,7 @@ typedef enum st_scale_kind {
 typedef struct st_format_ops st_format_ops;
 struct st_value_block; // quant/rows.h: how one block of a value format is read and written
 struct st_block_parts;
-struct st_ternary_rows; // quant/rows.h: the same for a ternary format whose rows stand one after the other
+struct st_ternary_rows; // quant/rows.h: the same for a ternary format whose rows follow one another
 
 // Weights of one row whose 2-bit codes are at the same place of consecutive bytes.
 typedef struct st_code_run {
@@ -74,7 +74,7 @@ typedef struct st_code_layout {
   uint16_t step, step_bytes;
   uint8_t head, lead, width;
   int8_t first, next;
-  uint8_t rows; // 16 whole rows can be had together only where a tensor's rows are a multiple of this; 0: always
+  uint8_t rows; // 16 whole rows are contiguous only where a tensor's rows are a multiple of this; 0: always
 } st_code_layout;
 
 // Blocks that Hugging Face directories keep in two tensors: bytes of codes, as many as the block has but for the first,
@@ -86,7 +86,7 @@ typedef struct st_hf_blocks {
   void (*split)(const uint8_t *block, uint8_t *codes);
 } st_hf_blocks;
 
-// What synthetic models are made of where the caller names no format.
+// The parts of synthetic models, each of which has a default format.
 typedef enum st_synthetic_part {
   ST_SYNTHETIC_NONE,
   ST_SYNTHETIC_MATRICES, // their layers' matrices
@@ -108,7 +108,7 @@ struct st_format_ops {
   // What the shared functions of quant/rows.h work with; NULL where the format has its own.
   const struct st_value_block *value;
   const struct st_ternary_rows *rows;
-  // Ternary formats whose bytes mix distant weights (quant/runs.h): where a row's weights from column k on stand.
+  // Ternary formats whose bytes mix distant weights (quant/runs.h): where a row's weights from column k on are.
   st_code_run (*run)(st_shape shape, uint64_t row, uint64_t k);
   // Ternary formats of 2-bit codes: their places; NULL: other formats.
   const st_code_layout *codes;
@@ -117,12 +117,12 @@ struct st_format_ops {
 
   // Properties of its files; zero for most.
   const char *dtype;             // its name in safetensors; NULL: it has none
-  const char *dividing;          // what options call it with scales that divide; NULL: they multiply
-  const st_hf_blocks *hf_blocks; // NULL: Hugging Face directories have no such blocks
+  const char *dividing;          // its name in options with scales that divide; NULL: they multiply
+  const st_hf_blocks *hf_blocks; // NULL: Hugging Face directories do not store it so
   const char *digits;            // the value of the key setun.t5.digits in its files; NULL: none
   st_format_id wider;            // floats that are only read: the format that is written and holds them exactly
   st_format_id packed_as;        // another format whose form in the kernels it takes; 0: none
-  const char *scheme;            // what quantization calls it besides its name; NULL: nothing
+  const char *scheme;            // another name of it in quantization; NULL: none
   uint8_t row_head;      // value formats: bytes of a row before its blocks, first the half-precision scale of all
   bool zero_points;      // integers with a scale and a zero point a block, see st_zp_format
   bool halved;           // the values of its codes are doubled, and its scales are halved for that
@@ -184,13 +184,13 @@ const st_format *st_format_by_layout(const char *name, bool *divides);
 const st_format *st_format_by_dtype(const char *dtype);
 // Whose blocks are in two tensors under that quant_method; NULL as method: under any.
 const st_format *st_format_by_hf_method(const char *method);
-// MLX's groups of so many columns and bits a code; NULL: there is no such format.
+// MLX's groups of so many columns and bits a code; NULL: no format has these.
 const st_format *st_format_of_affine(uint32_t bits, uint32_t group, bool bfloat);
 // What all formats decode to, and what vectors and scales are written in: float32.
 const st_format *st_format_of_floats(void);
 // The format of latent weights once they are read: trits with one separate scale.
 const st_format *st_format_of_latent(void);
-// Another format with the same GGUF type, NULL when there is no more: projects gave one id to several layouts (42 is
+// Another format with the same GGUF type, NULL when there is no more: projects use one id for several layouts (42 is
 // q2_0 and q2_0-128; 36 is i2_s in three orders; the key `setun.t5.digits` tells t5 from t5-zpm). The first of the
 // table is what the id usually means.
 const st_format *st_format_next_reading(const st_format *format);
@@ -198,8 +198,8 @@ const st_format *st_format_next_reading(const st_format *format);
 const st_format *st_format_of_synthetic(st_synthetic_part part);
 // Whether its GGUF type may mean another layout, read or not, so that a file alone may leave it open.
 bool st_format_is_ambiguous(const st_format *format);
-// Formats that are not read and have the type of one that is ("IQ2_TN of ik_llama.cpp, ..."), for the message when the
-// sizes fit no reading; NULL: none known.
+// Formats that are not read, but have the type id of one that is ("IQ2_TN of ik_llama.cpp, ..."), for the message when
+// the sizes fit no reading; NULL: none known.
 const char *st_gguf_type_rivals(uint32_t type);
 // The name of a GGUF type, also of one that is not read and of integers ("IQ3_S", "I32"); NULL: unknown.
 const char *st_gguf_type_name(uint32_t type);
@@ -263,7 +263,7 @@ typedef struct st_block_parts {
 } st_block_parts;
 
 // Takes a block of quantized values apart (Q4_0 to Q8_0, Q2_0C, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4, MLX's groups).
-// False: other formats have no such integers.
+// False: the format is not made of such integers.
 bool st_format_parts(const st_format *format, const uint8_t *block, st_block_parts *parts);
 
 // The format of integers with zero points (quant/zp.c) of so many bits with the longest blocks that divide `group`;

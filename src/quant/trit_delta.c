@@ -33,10 +33,10 @@ uint64_t st_trit_delta_count(const uint8_t *a, const uint8_t *b, size_t n) {
 typedef struct walk {
   const uint8_t *a, *b;
   size_t n, byte; // of the eight bytes that `bits` are of
-  uint64_t bits;  // those that were not reached
+  uint64_t bits;  // those not reached yet
 } walk;
 
-// The position of the next difference, in codes, and b - a modulo 3; false: none is left.
+// The position of the next difference, in codes, and b - a modulo 3; false: there are no more.
 static bool next_difference(walk *w, uint64_t *at, unsigned *difference) {
   while (!w->bits) {
     w->byte += 8;
@@ -102,7 +102,7 @@ typedef struct bits {
   unsigned filled;
 } bits;
 
-// At least 57 bits, if there are as many.
+// At least 57 bits, if the string has them.
 static void refill(bits *b) {
   if (b->end - b->next >= 8 && b->filled < 64) {
     b->window |= load(b->next, 8) << b->filled;
@@ -116,7 +116,7 @@ static void refill(bits *b) {
   }
 }
 
-// Zeros up to a one, which is taken too. False: there is none, or more zeros than `most`.
+// Reads zeros and the one that ends them. False: it is missing, or there are more zeros than `most`.
 static bool take_ones(bits *b, uint64_t most, uint64_t *zeros) {
   *zeros = 0;
   while (!b->window) {

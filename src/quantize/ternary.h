@@ -11,7 +11,7 @@ typedef struct st_magnitude {
 } st_magnitude;
 
 // The scale d for which the sum of importance * (x - d * trit)^2 over n weights is least, each with its nearest trit.
-// `importance`: [n], at least 0, NULL: all alike. `room`: [n].
+// `importance`: [n], at least 0, NULL: all equal. `room`: [n].
 float st_ternary_scale(const float *x, const float *importance, size_t n, st_magnitude *room);
 
 // The weights of a row that share a scale: a block, or all `columns`.

@@ -155,7 +155,7 @@ static setun_status take_blocks(const st_directory *d, const request *a, st_weig
 
 // ---- MLX ----------------------------------------------------------------------------------------------------------
 
-// A tensor of so many numbers a row, for all rows; of one type among `dtypes`, which ends with NULL.
+// Checks that a tensor has these sizes (for each expert) and one of the types `dtypes`, which ends with NULL.
 static setun_status check_mlx(const st_tensor *t, uint64_t columns, uint64_t rows, uint64_t n_experts,
                               const char *const *dtypes, setun_error *err) {
   st_tensor e = {.n_dims = n_experts ? 3 : 2, .dims = {columns, rows, n_experts ? n_experts : 1, 1}};

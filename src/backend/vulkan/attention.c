@@ -1,4 +1,4 @@
-// The KV cache and attention: what tokens see is worked out here, and uploaded as lists.
+// The KV cache and attention: the keys that each token sees are computed here, and uploaded as lists.
 #include "backend/vulkan/device.h"
 
 #include "base/memory.h"
@@ -127,7 +127,7 @@ void st_vk_cache_copy_page(st_queue *q, st_cache *c, uint32_t from, uint32_t to)
 
 // ---- attention ----------------------------------------------------------------------------------------------------
 
-// As a `Token` of shaders/attend.comp.
+// The layout of `Token` in shaders/attend.comp.
 typedef struct {
   uint32_t pages, first, last, far, sinks, pad[3];
 } token_keys;
@@ -138,7 +138,7 @@ typedef struct {
   float scale;
 } attend_push;
 
-// The keys that a token of a run sees: [first, last), and those of the sinks, where these are apart from them.
+// The keys that a token of a run sees: [first, last), and those of the sinks where they are separate.
 static token_keys keys_of(const st_attend_args *a, const st_token_run *r, uint32_t position) {
   bool sinks = a->n_sinks && position >= a->n_sinks + a->window;
   uint32_t window = a->n_sinks && !sinks ? 0 : a->window;
@@ -156,7 +156,7 @@ static uint32_t pages_until(uint32_t position) {
   return (position + ST_CACHE_POSITIONS - 1) / ST_CACHE_POSITIONS;
 }
 
-// What one list has of a run: the sinks' pages, then all pages from `first` on that one of its tokens sees.
+// A run's part of the list: the sinks' pages, then all pages from `first` on that any of its tokens sees.
 typedef struct {
   uint32_t sinks, first, last; // in pages
 } run_pages;

@@ -1,4 +1,4 @@
-// The Vulkan backend's own types, shared by its files: vk.c opens the loader, device.c a device, memory.c its buffers,
+// The types of the Vulkan backend, shared by its files: vk.c opens the loader, device.c a device, memory.c its buffers,
 // pipelines.c its shaders; matrix.c packs weights; queue.c records and submits work; linear.c, rows.c and attention.c
 // are the operations.
 //
@@ -36,7 +36,7 @@ typedef struct st_vk_piece {
 } st_vk_piece;
 
 typedef struct st_vk_chunk st_vk_chunk; // weights are in large buffers, one after the other
-typedef struct st_vk_spare st_vk_spare; // parts of these that are free again
+typedef struct st_vk_spare st_vk_spare; // freed parts of these
 
 // When the commands of a queue last read or wrote a buffer: the queue's epoch then, which a barrier ends.
 typedef struct st_vk_use {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 enum { WIDE = 128 };  // invocations of a workgroup that takes a whole token
-enum { NARROW = 64 }; // of one whose subgroups take rows, unless these are wider
+enum { NARROW = 64 }; // of a workgroup whose subgroups take rows, unless these are wider
 enum { ROWS = 8 };    // of a workgroup, see shaders/outputs.glsl
 enum { CODES = 160 }; // columns of prepared tokens are padded to this: 8 words of 20, 10 of 16
 
@@ -90,7 +90,7 @@ typedef struct {
   const st_vk_use *use;
 } input;
 
-// As an `Out` of shaders/outputs.glsl.
+// The layout of `Out` in shaders/outputs.glsl.
 typedef struct {
   VkDeviceAddress codes, scales, bias, dst;
   uint32_t rows, dst_stride, first_group, has_bias;
@@ -201,7 +201,7 @@ static output output_of(st_queue *q, const st_linear_out *o, uint32_t first_grou
                   .has_bias = o->bias != NULL};
 }
 
-// The products of outs[first] and of all after it that go together with it, as one dispatch; `done` marks them.
+// The products of outs[first] and of all later ones that can share its dispatch; `done` marks them.
 static void multiply_from(st_queue *q, const input *in, const st_linear_out *outs, int first, int count, bool *done) {
   enum { MOST = 32 };
   const st_dmatrix *m = outs[first].matrix;

@@ -11,7 +11,7 @@
 
 enum { TRITS_OF_2 = 16, TRITS_OF_5 = 20 }; // columns of a word
 
-// The form that rows are written in; of borrowed codes it stays so.
+// The form in which rows are written; borrowed codes keep it.
 static st_vk_form written_form(const st_format *f) {
   if (st_format_is_ternary(f)) return f->scales == ST_SCALE_BLOCK ? ST_VK_BLOCKS2 : ST_VK_TRITS2;
   if (!st_format_is_float(f) || f->block_bytes != sizeof(uint16_t)) return ST_VK_F32;

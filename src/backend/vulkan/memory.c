@@ -13,7 +13,7 @@ struct st_vk_chunk {
   uint64_t used;
 };
 
-// A piece that was given back.
+// A piece that was freed.
 struct st_vk_spare {
   st_vk_spare *next;
   st_vk_piece piece;
@@ -101,7 +101,8 @@ void st_vk_buffer_free(st_device *d, st_vk_buffer *b) {
   *b = (st_vk_buffer){0};
 }
 
-// A chunk with room for so many bytes, or a new one before the others; NULL: out of memory, and *err says of what.
+// A chunk with room for so many bytes, or a new one before the others; NULL: out of memory, and *err names what is
+// missing.
 static st_vk_chunk *chunk_for(st_device *d, uint64_t size, const char *what, setun_error *err) {
   if (d->chunks && d->chunks->buffer.size - d->chunks->used >= size) return d->chunks;
   st_vk_chunk *c = st_calloc(1, sizeof *c);

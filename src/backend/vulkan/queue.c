@@ -1,5 +1,5 @@
 // A session's commands: recorded one after the other, with barriers only where one operation needs another's result,
-// and submitted when the host asks for something.
+// and submitted when the host needs a result.
 #include "backend/vulkan/device.h"
 
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-// The loader, instances, and what physical devices can do.
+// The loader, instances, and the capabilities of physical devices.
 #include "backend/vulkan/vk.h"
 
 #include <dlfcn.h>
@@ -80,7 +80,7 @@ uint32_t st_vk_devices(const st_vk *vk, VkPhysicalDevice devices[ST_VK_DEVICES])
   return result == VK_SUCCESS || result == VK_INCOMPLETE ? n : 0;
 }
 
-// ---- what a device can do -----------------------------------------------------------------------------------------
+// ---- capabilities -------------------------------------------------------------------------------------------------
 
 static bool has_extension(const st_vk *vk, VkPhysicalDevice device, const char *name) {
   enum { MOST = 512 };

@@ -17,7 +17,7 @@ typedef struct st_vk {
 #include "backend/vulkan/functions.def"
 } st_vk;
 
-// Opens the loader and makes an instance. SETUN_ERROR_UNSUPPORTED: there is none, or none for Vulkan 1.2.
+// Opens the loader and makes an instance. SETUN_ERROR_UNSUPPORTED: no loader, or none for Vulkan 1.2.
 setun_status st_vk_open(st_vk *vk, setun_error *err);
 void st_vk_close(st_vk *vk); // also one that is zero
 bool st_vk_load_device(st_vk *vk, VkDevice device);
@@ -26,14 +26,14 @@ bool st_vk_load_device(st_vk *vk, VkDevice device);
 enum { ST_VK_DEVICES = 16 };
 uint32_t st_vk_devices(const st_vk *vk, VkPhysicalDevice devices[ST_VK_DEVICES]);
 
-// What a physical device has of what shaders use.
+// The features of a physical device that shaders use.
 typedef struct st_vk_traits {
   char name[VK_MAX_PHYSICAL_DEVICE_NAME_SIZE];
   char problem[256];                      // why it cannot be used; "": it can
   uint64_t memory;                        // of its largest heap of its own memory
   uint32_t family;                        // of queues that compute
   uint32_t subgroup;                      // invocations of a subgroup, a power of two
-  bool sized;                             // that size can be demanded of a pipeline
+  bool sized;                             // pipelines can require that size
   bool dots;                              // sums of four products of bytes are one instruction
   uint32_t most_invocations, most_groups; // of a workgroup; of a dispatch, in its first dimension
   uint64_t most_allocation;
