@@ -35,7 +35,9 @@ setun_status st_name_check(const char *name, size_t length, const char *what, se
 // number of elements fits 63 bits. `name` is for messages.
 setun_status st_dims_check(const char *name, uint64_t n_dims, uint64_t dims[4], setun_error *err);
 
-// Bytes per element of a type known only by its size ("I32" in GGUF or safetensors); 0 for an unknown name.
+// A type of numbers in safetensors: one of a value format ("F16"), or one that is known only by its size ("I32"). Its
+// name as a constant and the bytes of a number; NULL and 0 for an unknown one.
+const char *st_dtype_find(const char *name, uint32_t *bytes);
 uint32_t st_dtype_bytes(const char *dtype);
 
 // Hides the keys named in the options: see st_open_options.

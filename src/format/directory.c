@@ -137,17 +137,24 @@ bool st_directory_has_int8_layouts(const st_directory *d) {
   return false;
 }
 
-uint32_t st_dtype_bytes(const char *dtype) {
+const char *st_dtype_find(const char *name, uint32_t *bytes) {
   static const struct {
     const char *name;
     uint32_t bytes;
-  } known[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1},
-               {"U16", 2},  {"I16", 2}, {"F16", 2}, {"BF16", 2},    {"U32", 4},     {"I32", 4},
-               {"F32", 4},  {"U64", 8}, {"I64", 8}, {"F64", 8}};
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    if (!strcmp(known[i].name, dtype)) return known[i].bytes;
+  } others[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E8M0", 1}, {"U16", 2}, {"I16", 2},
+                {"U32", 4},  {"I32", 4}, {"U64", 8}, {"I64", 8},     {"F64", 8}};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    if (!strcmp(others[i].name, name)) return *bytes = others[i].bytes, others[i].name;
   }
-  return 0;
+  const st_format *f = st_format_by_dtype(name);
+  *bytes = f ? f->block_bytes : 0;
+  return f ? f->ops->dtype : NULL;
+}
+
+uint32_t st_dtype_bytes(const char *dtype) {
+  uint32_t bytes;
+  st_dtype_find(dtype, &bytes);
+  return bytes;
 }
 
 setun_status st_fail_pickled(const char *path, setun_error *err) {

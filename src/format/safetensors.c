@@ -7,10 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The names of dtypes as constants, so that a tensor need not keep the header.
-static const char *const dtypes[] = {"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "F8_E8M0", "I64",
-                                     "I32", "I16", "I8",  "U64",  "U32",     "U16",     "U8",      "BOOL"};
-
 // JSON numbers are doubles here, exact up to 2^53.
 static bool to_u64(const st_json *value, uint64_t *out) {
   if (!st_json_is_number(value)) return false;
@@ -25,9 +21,8 @@ static setun_status parse_dtype(const char *name, const st_json *info, st_tensor
   if (!dtype)
     return st_fail(err, SETUN_ERROR_FORMAT, "%s: dtype: expected a string, found %s", name,
                    st_json_kind(st_json_find(info, "dtype")));
-  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-    if (!strcmp(dtypes[i], dtype)) t->dtype = dtypes[i];
-  }
+  uint32_t bytes;
+  t->dtype = st_dtype_find(dtype, &bytes); // a constant, so that the tensor need not keep the header
   if (!t->dtype) return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: dtype: %.40s is not read", name, dtype);
   // Bytes may be packed weights or something else; readers of weights recognize them by the tensors that accompany
   // them.

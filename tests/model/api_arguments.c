@@ -1,5 +1,6 @@
 // Every function of setun.h with NULL and nonsense for each of its arguments: refused by status where NULL has no
-// meaning of its own; never a crash. The calls are made from the header by tests/support/make_api_calls.py.
+// meaning of its own; never a crash, and output parameters untouched on failure. The calls are made from the header by
+// tests/support/make_api_calls.py.
 #define _XOPEN_SOURCE 700 // mkdtemp
 #include "models.h"
 
@@ -104,6 +105,14 @@ static void check(setun_status status, const setun_error *error, bool refused, c
   if (!error || status == SETUN_OK) return;
   if (error->code != status || !*error->message)
     fail_msg("%s: status %d, error %d: \"%s\"", what, (int)status, (int)error->code, error->message);
+}
+
+// Output parameters hold a pattern before a call, so that one that fails is seen to leave them.
+#define FILL(x) memset(&(x), 0xA5, sizeof(x))
+static void check_filled(const void *filled, size_t from, size_t size, const char *what) {
+  for (const unsigned char *p = filled; from < size; from++) {
+    if (p[from] != 0xA5) fail_msg("%s: an output parameter was changed at byte %zu", what, from);
+  }
 }
 
 #define session session_

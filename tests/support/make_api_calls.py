@@ -4,7 +4,8 @@
 make_api_calls.py OUTPUT HEADER...
 
 A call has one wrong argument, and the others as below, which tests/model/api_arguments.c provides. A function with an
-argument of an unknown kind is an error here, so that a new function cannot be left out.
+argument of an unknown kind is an error here, so that a new function cannot be left out. Output parameters are filled
+with a pattern before the call, which a function that fails must leave; callers' buffers may hold anything then.
 """
 import re
 import sys
@@ -78,7 +79,7 @@ def value(function, kind, name, setup):
     if base == "error":
         return "&error"
     if base in HANDLES and bare.endswith("* *"):
-        setup.append(f"setun_{base} *made = NULL;")
+        setup.append(f"setun_{base} *made; FILL(made);")
         return "&made"
     if base in HANDLES:
         return base
@@ -86,7 +87,7 @@ def value(function, kind, name, setup):
         setup.append(f"setun_{base} {name} = make_{base}();")
         return "&" + name
     if base in STRUCTS:
-        setup.append(f"setun_{base} {name} = {{.size = sizeof {name}}};")
+        setup.append(f"setun_{base} {name}; FILL({name}); {name}.size = sizeof {name};")
         return "&" + name
     if base in ENUMS and not bare.endswith("*"):
         return f"(setun_{base})0"
@@ -105,7 +106,7 @@ def value(function, kind, name, setup):
         return "logprobs"
     for out in OUTS:
         if kind == out + " *":
-            setup.append(f"{out} {name}_ = {{0}};")
+            setup.append(f"{out} {name}_; FILL({name}_);")
             return f"&{name}_"
     sys.exit(f"{function}: how is {kind} {name} called? Teach {sys.argv[0]}")
 
@@ -172,12 +173,16 @@ def main():
             body.append("    (void)error;")
             if result == "setun_status":
                 seen = "NULL" if name == "error" else "&error"
-                body.append(f"    check({call}, {seen}, {'true' if refused else 'false'}, {what});")
+                body.append(f"    setun_status status = {call};")
+                body.append(f"    check(status, {seen}, {'true' if refused else 'false'}, {what});")
+                for filled in re.findall(r"FILL\((\w+)\)", " ".join(setup)):
+                    start = f"sizeof {filled}.size" if any(f"{filled}.size =" in line for line in setup) else "0"
+                    body.append(f"    if (status != SETUN_OK) check_filled(&{filled}, {start}, sizeof {filled}, {what});")
             else:
                 body.append(f"    (void){call};" if result != "void" else f"    {call};")
             for free in frees:
                 if "&made" in given:
-                    body.append(f"    {free}(made);")
+                    body.append(f"    if (status == SETUN_OK) {free}(made);")
             body.append("  }")
         out.append(f"static void call_{function}(void) {{")
         out += body
