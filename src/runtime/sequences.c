@@ -429,28 +429,39 @@ static uint32_t pages_alone(const st_sequences *a, const st_sequence *s, int kin
   return n;
 }
 
-static setun_status fail_full(const st_sequences *a, const st_growth *g, size_t n, int kind, uint64_t needed,
-                              setun_error *err) {
-  const st_page_pool *p = &a->pools[kind];
+// The sequence of the call, or outside it, that alone uses the most pages for layers of a kind; NULL: none uses any.
+static const st_sequence *largest_of(const st_sequences *a, const st_growth *g, size_t n, int kind, bool in_call,
+                                     uint32_t *pages) {
   const st_sequence *most = NULL;
-  uint32_t frees = 0, unused = p->n_free + p->n_idle;
+  *pages = 0;
   for (size_t i = 0; i < a->n_max; i++) {
     const st_sequence *s = &a->all[i];
     bool grows = false;
     for (size_t k = 0; k < n; k++) grows = grows || g[k].sequence == s;
-    uint32_t alone = s->used && !grows ? pages_alone(a, s, kind) : 0;
-    if (alone > frees) frees = alone, most = s;
+    uint32_t alone = s->used && grows == in_call ? pages_alone(a, s, kind) : 0;
+    if (alone > *pages) *pages = alone, most = s;
   }
+  return most;
+}
+
+static setun_status fail_full(const st_sequences *a, const st_growth *g, size_t n, int kind, uint64_t needed,
+                              setun_error *err) {
+  const st_page_pool *p = &a->pools[kind];
+  uint32_t frees = 0, unused = p->n_free + p->n_idle;
+  const st_sequence *most = largest_of(a, g, n, kind, false, &frees);
+  const char *instead = most ? "" : "use fewer tokens or truncate the call's sequences: ";
+  if (!most) most = largest_of(a, g, n, kind, true, &frees);
   if (!most) {
     return st_fail(err, SETUN_ERROR_LIMIT,
-                   "the KV cache is full: expected %llu free pages for the call, found %u of %u; use fewer tokens or "
-                   "truncate the call's sequences (n_cache)",
+                   "the KV cache is full: expected %llu free pages for the call, found %u of %u; use fewer tokens "
+                   "(n_cache)",
                    (unsigned long long)needed, unused, p->n_pages);
   }
   return st_fail(err, SETUN_ERROR_LIMIT,
-                 "the KV cache is full: expected %llu free pages for the call, found %u of %u; dropping sequence %d of "
-                 "%u tokens would free %u (n_cache)",
-                 (unsigned long long)needed, unused, p->n_pages, st_sequence_number(a, most), most->position, frees);
+                 "the KV cache is full: expected %llu free pages for the call, found %u of %u; %sdropping sequence %d "
+                 "of %u tokens would free %u (n_cache)",
+                 (unsigned long long)needed, unused, p->n_pages, instead, st_sequence_number(a, most), most->position,
+                 frees);
 }
 
 static void release_unseen(st_sequences *a, const st_growth *g, size_t n) {

@@ -348,6 +348,57 @@ static void forks_share_pages(void **state) {
   setun_model_free(m);
 }
 
+// Forks of forks, each continued inside a page that it shares, dropped in every order: the others continue as if they
+// were alone, and in the end no page is in use.
+static void forks_dropped_in_any_order(void **state) {
+  (void)state;
+  enum { FORKS = 4, BEGIN = 70, EACH = 9 };
+  setun_model *m = load(TALES, NULL);
+  setun_context_params p = {.size = sizeof p, .n_ctx = 256, .n_seq_max = FORKS, .threads = 1};
+  setun_context *c = context_of(m, &p);
+  size_t bytes = setun_model_n_vocab(m) * sizeof(float);
+  static setun_token ids[FORKS][BEGIN + FORKS * EACH];
+  float *expected[FORKS]; // after all tokens of a sequence
+  for (int i = 0; i < FORKS; i++) {
+    setun_context_params one = {.size = sizeof one, .n_ctx = 256, .n_seq_max = 1, .threads = 1};
+    size_t shared = i ? BEGIN + (size_t)(i - 1) * EACH : 0; // forked after these
+    fill(ids[i], BEGIN + FORKS * EACH, 10 + (uint32_t)i, setun_model_n_vocab(m));
+    memcpy(ids[i], ids[i ? i - 1 : 0], shared * sizeof **ids);
+    setun_context *alone = context_of(m, &one);
+    go_on(alone, add(alone), ids[i], BEGIN + FORKS * EACH);
+    expected[i] = malloc(bytes);
+    memcpy(expected[i], setun_context_logits(alone, 0, 0), bytes);
+    setun_context_free(alone);
+  }
+  for (int order = 0; order < FORKS * FORKS * FORKS * FORKS; order++) {
+    int sequence[FORKS], at[FORKS], digits = order;
+    bool dropped[FORKS] = {false}, repeated = false;
+    for (int i = 0; i < FORKS; i++, digits /= FORKS) {
+      at[i] = digits % FORKS;
+      repeated |= dropped[at[i]];
+      dropped[at[i]] = true;
+    }
+    if (repeated) continue; // not a permutation
+    sequence[0] = add(c);
+    go_on(c, sequence[0], ids[0], BEGIN);
+    for (int i = 1; i < FORKS; i++) {
+      EXPECT_OK(setun_context_fork(c, sequence[i - 1], &sequence[i], &err));
+      go_on(c, sequence[i], ids[i] + BEGIN + (i - 1) * EACH, EACH);
+    }
+    for (int k = 0; k < FORKS; k++) {
+      int i = at[k];
+      uint32_t n = setun_context_position(c, sequence[i]);
+      go_on(c, sequence[i], ids[i] + n, BEGIN + FORKS * EACH - n);
+      assert_memory_equal(setun_context_logits(c, 0, 0), expected[i], bytes);
+      EXPECT_OK(setun_context_drop(c, sequence[i], &err));
+    }
+    assert_int_equal(info_of_context(c).pages_used, 0);
+  }
+  for (int i = 0; i < FORKS; i++) free(expected[i]);
+  setun_context_free(c);
+  setun_model_free(m);
+}
+
 // The logits of `n` tokens after the sequence's position: of its own tokens, then of those that follow.
 static void same_as_alone(const setun_model *m, setun_context *c, int sequence, const setun_token *ids, size_t all) {
   setun_session *s = NULL;
@@ -415,7 +466,7 @@ static void full_pool(void **state) {
   setun_context_params p = {.size = sizeof p, .n_ctx = 256, .n_seq_max = 3, .n_cache = 300, .threads = 1};
   setun_context *c = context_of(m, &p);
   setun_token ids[200];
-  char expected[64];
+  char expected[80];
   int a = add(c), b = add(c);
   fill(ids, 200, 1, setun_model_n_vocab(m));
   go_on(c, a, ids, 100);
@@ -425,7 +476,8 @@ static void full_pool(void **state) {
   // Both continue; only one of them would fit.
   setun_batch_entry both[] = {{a, SETUN_LOGITS_LAST, ids + 100, 28}, {b, SETUN_LOGITS_LAST, ids, 64}};
   assert_int_equal(setun_context_eval(c, both, 2, NULL, &e), SETUN_ERROR_LIMIT);
-  assert_non_null(strstr(e.message, "truncate"));
+  snprintf(expected, sizeof expected, "truncate the call's sequences: dropping sequence %d of 129 tokens", b);
+  assert_non_null(strstr(e.message, expected));
   assert_int_equal(setun_context_position(c, a), 100);
   assert_int_equal(setun_context_eval(c, both + 1, 1, NULL, &e), SETUN_ERROR_LIMIT);
   snprintf(expected, sizeof expected, "dropping sequence %d of 100 tokens would free %u", a, (unsigned)(2 * layers));
@@ -538,9 +590,13 @@ static void refusals(void **state) {
 
 int main(int argc, char **argv) {
   rounds = rounds_of_arguments(argc, argv);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(forks_share_pages), cmocka_unit_test(prefixes_are_reused),    cmocka_unit_test(full_pool),
-      cmocka_unit_test(refusals),          cmocka_unit_test(dropped_ones_make_room), cmocka_unit_test(planned),
-      cmocka_unit_test(schedules)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(forks_share_pages),
+                                     cmocka_unit_test(forks_dropped_in_any_order),
+                                     cmocka_unit_test(prefixes_are_reused),
+                                     cmocka_unit_test(full_pool),
+                                     cmocka_unit_test(refusals),
+                                     cmocka_unit_test(dropped_ones_make_room),
+                                     cmocka_unit_test(planned),
+                                     cmocka_unit_test(schedules)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
