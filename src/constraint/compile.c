@@ -9,14 +9,14 @@
 
 typedef bool (*st_node_property)(const st_engine *e, st_node node);
 
-static bool choices_have(const st_engine *e, const st_choice *choices, size_t n, st_node_property has) {
+static bool choices_have(const st_engine *e, const st_value_choice *choices, size_t n, st_node_property has) {
   for (size_t i = 0; i < n; i++) {
     if (has(e, choices[i].node)) return true;
   }
   return false;
 }
 
-static bool object_productive(const st_engine *e, const st_object *o, st_node_property has) {
+static bool object_productive(const st_engine *e, const st_grammar_object *o, st_node_property has) {
   for (size_t i = 0; i < o->n_properties; i++) {
     const st_property *p = &o->properties[i];
     if (p->required && !choices_have(e, p->choices, p->n_choices, has)) return false;
@@ -46,10 +46,10 @@ static bool is_productive(const st_engine *e, st_node node) {
   case ST_NODE_TOKENS: return g->tokens[n.a].n || g->tokens[n.a].negated;
   case ST_NODE_OBJECT: return object_productive(e, &g->objects[n.a].shape, is_productive);
   case ST_NODE_ARRAY: {
-    const st_array *a = &g->arrays[n.a].shape;
+    const st_grammar_array *a = &g->arrays[n.a].shape;
     for (size_t i = 0; i < a->min && i <= a->n_prefix; i++) {
       size_t count;
-      const st_choice *choices = st_array_choices(a, i, &count);
+      const st_value_choice *choices = st_array_choices(a, i, &count);
       if (!choices_have(e, choices, count, is_productive)) return false;
     }
     return true;
@@ -116,9 +116,9 @@ static st_node simplify_list(st_simplifier *s, st_node_entry n) {
   return result;
 }
 
-static void simplify_choices(st_simplifier *s, const st_choice *choices, size_t n) {
+static void simplify_choices(st_simplifier *s, const st_value_choice *choices, size_t n) {
   for (size_t i = 0; i < n; i++)
-    ((st_choice *)choices)[i].node = simplify(s, choices[i].node); // the grammar owns the choices
+    ((st_value_choice *)choices)[i].node = simplify(s, choices[i].node); // the grammar owns the choices
 }
 
 // Turns a regular rule into a term; others remain rules. A rule that is reached while it is being simplified is
@@ -154,10 +154,10 @@ static st_node simplify_new(st_simplifier *s, st_node node) {
     if (!s->e->rules[n.a].productive) return ST_NODE_EMPTY;
     return rule_term(s, n.a, &term) ? st_node_term(g, term) : node;
   case ST_NODE_OBJECT: {
-    const st_object *o = &g->objects[n.a].shape;
+    const st_grammar_object *o = &g->objects[n.a].shape;
     size_t n_properties = o->n_properties, n_classes = o->n_classes, count;
     for (size_t i = 0; i < n_properties + n_classes; i++) {
-      const st_choice *choices = st_object_choices(&g->objects[n.a].shape, i, &count);
+      const st_value_choice *choices = st_object_choices(&g->objects[n.a].shape, i, &count);
       simplify_choices(s, choices, count);
     }
     return node;
@@ -165,7 +165,7 @@ static st_node simplify_new(st_simplifier *s, st_node node) {
   case ST_NODE_ARRAY:
     for (size_t i = 0; i <= g->arrays[n.a].shape.n_prefix; i++) {
       size_t count;
-      const st_choice *choices = st_array_choices(&g->arrays[n.a].shape, i, &count);
+      const st_value_choice *choices = st_array_choices(&g->arrays[n.a].shape, i, &count);
       simplify_choices(s, choices, count);
     }
     return node;
@@ -198,7 +198,7 @@ static void simplify_all(st_engine *e) {
 // ---- the keys of objects ----
 
 static void name_keys(st_engine *e, st_object_entry *entry) {
-  const st_object *o = &entry->shape;
+  const st_grammar_object *o = &entry->shape;
   st_text *keys = st_malloc(o->n_properties, sizeof *keys);
   entry->named = st_calloc(o->n_properties, sizeof *entry->named);
   entry->others = st_calloc(o->n_classes, sizeof *entry->others);

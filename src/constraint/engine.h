@@ -95,11 +95,11 @@ typedef struct st_sets {
 enum { ST_SET_UNKNOWN = UINT32_MAX, ST_SET_NONE = UINT32_MAX - 1 };
 
 // Any text of at most `length` characters of these classes (trie.h) is a prefix of some text that a term matches.
-typedef struct st_run {
+typedef struct st_char_run {
   uint64_t classes;
   uint8_t length; // or ST_ANY_LENGTH
   bool exact;     // no longer text of plain characters is such a prefix, and the term does not end after one of these
-} st_run;
+} st_char_run;
 
 // A node of a trie after whose byte a term may end.
 typedef struct st_exit {
@@ -114,7 +114,7 @@ typedef struct st_inside {
   bool has_run, has_tokens, separable; // not separable: there are too many exits; nothing else is known
   uint8_t ready;                       // the ready mask, or 0
   int8_t slice;                        // the part's, or -1: all
-  st_run run;
+  st_char_run run;
   uint32_t *bits;   // the tokens, or NULL:
   uint32_t *tokens; // as indices into the part's tokens
   uint32_t n_tokens, n_exits;
@@ -234,12 +234,12 @@ struct st_constraint {
 };
 
 // The run that the term allows: which classes of characters, and how many of them (runs.c).
-st_run st_constraint_run(st_constraint *c, st_term term);
+st_char_run st_constraint_run(st_constraint *c, st_term term);
 // The term for a language of which `term` excludes a few texts: `term` without these complements, also those in the
 // first part of a sequence. Other terms are returned unchanged.
 st_term st_term_with_few(st_terms *t, st_term term);
 // The largest ready mask whose tokens may all come in the run; -1: none.
-int st_run_slice(const st_token_trie *trie, st_run run);
+int st_run_slice(const st_token_trie *trie, st_char_run run);
 // The part of the trie that it refers to.
 const struct st_trie_part *st_inside_part(const st_token_trie *trie, const st_inside *inside);
 // The item of a term; NULL: failed. It moves when others are added.
@@ -251,15 +251,15 @@ void st_engine_trim_insides(st_engine *e); // drops them when they take too much
 size_t st_insides_bytes(const st_insides *s);
 
 // The position of a matcher before a step.
-typedef struct st_snapshot {
+typedef struct st_matcher_step {
   size_t configs, length; // where its configurations begin; the length of its text
   bool ended;
-} st_snapshot;
+} st_matcher_step;
 
 struct st_matcher {
   st_constraint *c;
-  st_configs configs; // of all steps so far
-  st_snapshot *steps; // the last one is the current position
+  st_configs configs;     // of all steps so far
+  st_matcher_step *steps; // the last one is the current position
   size_t n_steps, steps_capacity;
   char *text; // the accepted text, with room for one more token
   size_t length, text_capacity;

@@ -25,13 +25,13 @@ typedef enum st_part_kind {
   PART_NOT_AHEAD
 } st_part_kind;
 
-typedef struct st_part {
+typedef struct st_expression_part {
   st_part_kind kind;
   bool nullable, begins; // may match the empty text; contains a ^
   st_term term;
   uint32_t a, b;     // members of a list: [a, a + b) of `members`; a part
   uint32_t min, max; // of a repeat
-} st_part;
+} st_expression_part;
 
 typedef struct st_expression {
   st_terms *t;
@@ -40,7 +40,7 @@ typedef struct st_expression {
   st_expression_flags flags;
   setun_status status;
   int depth;
-  st_part *parts;
+  st_expression_part *parts;
   size_t n_parts, parts_capacity;
   uint32_t *members;
   size_t n_members, members_capacity;
@@ -65,14 +65,15 @@ static bool no_terms(st_expression *x) {
   return false;
 }
 
-static uint32_t add_part(st_expression *x, st_part p) {
+static uint32_t add_part(st_expression *x, st_expression_part p) {
   if (!st_terms_reserve(x->t, &x->parts, &x->parts_capacity, x->n_parts + 1, sizeof p)) return no_terms(x);
   x->parts[x->n_parts++] = p;
   return (uint32_t)x->n_parts - 1;
 }
 static uint32_t term_part(st_expression *x, st_term term) {
   if (term == ST_TERM_EMPTY && st_terms_status(x->t, NULL)) return no_terms(x);
-  return add_part(x, (st_part){.kind = PART_TERM, .nullable = st_term_is_nullable(x->t, term), .term = term});
+  return add_part(x,
+                  (st_expression_part){.kind = PART_TERM, .nullable = st_term_is_nullable(x->t, term), .term = term});
 }
 static bool add_pending(st_expression *x, uint32_t part) {
   if (!st_terms_reserve(x->t, &x->pending, &x->pending_capacity, x->n_pending + 1, sizeof part)) return no_terms(x);
@@ -194,11 +195,11 @@ static uint32_t read_alternatives(st_expression *x);
 
 // Makes the pending parts from `base` on one part; if all are terms, one term.
 static uint32_t list_part(st_expression *x, st_part_kind kind, size_t base) {
-  st_part p = {.kind = kind, .nullable = kind == PART_SEQ};
+  st_expression_part p = {.kind = kind, .nullable = kind == PART_SEQ};
   size_t n = x->n_pending - base, terms = 0;
   const uint32_t *list = x->pending + base;
   for (size_t i = 0; i < n; i++) {
-    const st_part *m = &x->parts[list[i]];
+    const st_expression_part *m = &x->parts[list[i]];
     p.begins |= m->begins;
     p.nullable = kind == PART_SEQ ? p.nullable && m->nullable : p.nullable || m->nullable;
     terms += m->kind == PART_TERM;
@@ -229,7 +230,7 @@ static uint32_t group(st_expression *x, st_part_kind kind) {
   if (!x->status && !st_reader_skip(&x->r, ")")) fail(x, SETUN_ERROR_FORMAT, ")");
   if (x->status || kind == PART_SEQ) return inside;
   if (x->parts[inside].begins) unsupported(x, "^ inside a look-ahead is not supported");
-  return add_part(x, (st_part){.kind = kind, .nullable = true, .a = inside});
+  return add_part(x, (st_expression_part){.kind = kind, .nullable = true, .a = inside});
 }
 
 static uint32_t read_group(st_expression *x) {
@@ -249,8 +250,9 @@ static uint32_t read_group(st_expression *x) {
 
 static uint32_t read_atom(st_expression *x) {
   const char *from = x->r.at;
-  if (st_reader_skip(&x->r, "^")) return add_part(x, (st_part){.kind = PART_BEGIN, .nullable = true, .begins = true});
-  if (st_reader_skip(&x->r, "$")) return add_part(x, (st_part){.kind = PART_END, .nullable = true});
+  if (st_reader_skip(&x->r, "^"))
+    return add_part(x, (st_expression_part){.kind = PART_BEGIN, .nullable = true, .begins = true});
+  if (st_reader_skip(&x->r, "$")) return add_part(x, (st_expression_part){.kind = PART_END, .nullable = true});
   if (st_reader_skip(&x->r, "(")) return read_group(x);
   if (st_reader_skip(&x->r, "[")) return term_part(x, read_class(x));
   if (st_reader_skip(&x->r, ".")) return term_part(x, dot(x));
@@ -302,13 +304,13 @@ static uint32_t quantified(st_expression *x, uint32_t atom) {
     x->r.at = from;
     return fail(x, SETUN_ERROR_FORMAT, "counts in ascending order");
   }
-  st_part p = x->parts[atom];
+  st_expression_part p = x->parts[atom];
   if (p.kind == PART_TERM) return term_part(x, st_term_repeat(x->t, p.term, min, max));
   if (max > MOST_UNROLLED) {
     x->r.at = from;
     return unsupported(x, "unbounded repeats of assertions are not supported");
   }
-  return add_part(x, (st_part){PART_REPEAT, p.nullable || !min, p.begins, 0, atom, 0, min, max});
+  return add_part(x, (st_expression_part){PART_REPEAT, p.nullable || !min, p.begins, 0, atom, 0, min, max});
 }
 
 static uint32_t read_sequence(st_expression *x) {
@@ -333,7 +335,7 @@ static uint32_t read_alternatives(st_expression *x) {
 static st_term begin(st_expression *x, uint32_t part, st_term rest, bool at_start);
 
 // The members from `i` on, then `rest`. If an earlier member may be empty, a later ^ may still be at the start.
-static st_term begin_sequence(st_expression *x, st_part p, uint32_t i, st_term rest, bool at_start) {
+static st_term begin_sequence(st_expression *x, st_expression_part p, uint32_t i, st_term rest, bool at_start) {
   if (i == p.b) return rest;
   uint32_t first = x->members[p.a + i];
   bool later = false;
@@ -349,7 +351,7 @@ static st_term begin_sequence(st_expression *x, st_part p, uint32_t i, st_term r
 }
 
 // Builds the repeat from its end: each repetition is followed by another one or, if there were enough, by the rest.
-static st_term begin_repeat(st_expression *x, st_part p, st_term rest, bool at_start) {
+static st_term begin_repeat(st_expression *x, st_expression_part p, st_term rest, bool at_start) {
   st_term result = rest;
   for (uint32_t left = 1; left <= p.max; left++) {
     st_term more = begin(x, p.a, result, at_start && left == p.max);
@@ -359,7 +361,7 @@ static st_term begin_repeat(st_expression *x, st_part p, st_term rest, bool at_s
 }
 
 static st_term begin(st_expression *x, uint32_t part, st_term rest, bool at_start) {
-  st_part p = x->parts[part];
+  st_expression_part p = x->parts[part];
   st_term any = st_term_any_text(x->t, x->spelling), ahead, result = ST_TERM_EMPTY;
   switch (p.kind) {
   case PART_TERM: return st_term_seq(x->t, p.term, rest);

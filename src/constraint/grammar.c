@@ -56,7 +56,7 @@ static void *copy_items(st_grammar *g, const void *items, size_t n, size_t size)
 }
 
 static void free_object(st_object_entry *e) {
-  st_object *o = &e->shape;
+  st_grammar_object *o = &e->shape;
   for (size_t i = 0; o->properties && i < o->n_properties; i++) {
     st_free((char *)o->properties[i].key.data), st_free((void *)o->properties[i].choices);
   }
@@ -244,18 +244,19 @@ st_node st_node_rule(st_grammar *g, st_rule rule) {
 
 // ---- objects and arrays ----
 
-const st_choice *st_object_choices(const st_object *o, size_t i, size_t *n) {
+const st_value_choice *st_object_choices(const st_grammar_object *o, size_t i, size_t *n) {
   bool named = i < o->n_properties;
   *n = named ? o->properties[i].n_choices : o->classes[i - o->n_properties].n_choices;
   return named ? o->properties[i].choices : o->classes[i - o->n_properties].choices;
 }
-const st_choice *st_array_choices(const st_array *a, size_t i, size_t *n) {
-  const st_item *item = i < a->n_prefix ? &a->prefix[i] : &a->rest;
+const st_value_choice *st_array_choices(const st_grammar_array *a, size_t i, size_t *n) {
+  const st_grammar_item *item = i < a->n_prefix ? &a->prefix[i] : &a->rest;
   *n = item->n_choices;
   return item->choices;
 }
 
-static bool choices_valid(const st_grammar *g, const st_choice *choices, size_t n, size_t n_counters, unsigned *depth) {
+static bool choices_valid(const st_grammar *g, const st_value_choice *choices, size_t n, size_t n_counters,
+                          unsigned *depth) {
   if (n_counters > ST_MOST_COUNTERS) return false;
   for (size_t i = 0; i < n; i++) {
     if (choices[i].node >= g->n_nodes || (uint64_t)choices[i].counters >> n_counters) return false;
@@ -264,10 +265,10 @@ static bool choices_valid(const st_grammar *g, const st_choice *choices, size_t 
   return true;
 }
 
-st_node st_node_object(st_grammar *g, const st_object *object) {
+st_node st_node_object(st_grammar *g, const st_grammar_object *object) {
   if (!reserve(g, &g->objects, &g->objects_capacity, g->n_objects + 1, sizeof *g->objects)) return ST_NODE_EMPTY;
   st_object_entry e = {.shape = *object};
-  st_object *o = &e.shape;
+  st_grammar_object *o = &e.shape;
   st_property *properties = copy_items(g, o->properties, o->n_properties, sizeof *properties);
   st_key_class *classes = copy_items(g, o->classes, o->n_classes, sizeof *classes);
   o->properties = properties;
@@ -295,13 +296,13 @@ st_node st_node_object(st_grammar *g, const st_object *object) {
   return add_node(g, (st_node_entry){.kind = ST_NODE_OBJECT, .a = (uint32_t)g->n_objects - 1}, depth + 1);
 }
 
-st_node st_node_array(st_grammar *g, const st_array *array) {
+st_node st_node_array(st_grammar *g, const st_grammar_array *array) {
   if (!reserve(g, &g->arrays, &g->arrays_capacity, g->n_arrays + 1, sizeof *g->arrays)) return ST_NODE_EMPTY;
   st_array_entry e = {.shape = *array};
-  st_array *a = &e.shape;
+  st_grammar_array *a = &e.shape;
   unsigned depth = 0;
   bool valid = choices_valid(g, a->rest.choices, a->rest.n_choices, a->n_counters, &depth);
-  st_item *prefix = copy_items(g, a->prefix, a->n_prefix, sizeof *prefix);
+  st_grammar_item *prefix = copy_items(g, a->prefix, a->n_prefix, sizeof *prefix);
   for (size_t i = 0; prefix && i < a->n_prefix; i++) {
     valid &= choices_valid(g, prefix[i].choices, prefix[i].n_choices, a->n_counters, &depth);
     prefix[i].choices = copy_items(g, prefix[i].choices, prefix[i].n_choices, sizeof *prefix[i].choices);

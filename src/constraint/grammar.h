@@ -49,10 +49,10 @@ void st_grammar_set_space(st_grammar *g, st_term space, st_term gap);
 st_term st_term_json_space(st_terms *t, uint32_t most);
 
 // One form of a value: a node, and which of the counters it adds 1 to (bit i: counter i).
-typedef struct st_choice {
+typedef struct st_value_choice {
   st_node node;
   uint32_t counters;
-} st_choice;
+} st_value_choice;
 // Bounds on how many times such choices occur in one object or array. At most 16 counters.
 typedef struct st_counter {
   uint32_t min, max;
@@ -63,18 +63,18 @@ typedef struct st_counter {
 typedef struct st_property {
   st_text key; // decoded
   bool required;
-  const st_choice *choices; // none: the key is not allowed (not even if it belongs to a class)
+  const st_value_choice *choices; // none: the key is not allowed (not even if it belongs to a class)
   size_t n_choices;
 } st_property;
 typedef struct st_key_class {
   st_term keys; // of ST_JSON, without quotes. Classes are disjoint; the properties' keys are taken out of them here
-  const st_choice *choices;
+  const st_value_choice *choices;
   size_t n_choices;
 } st_key_class;
 typedef struct st_dependency {
   uint32_t property, needs; // if the first is present, the second must be: indexes of properties
 } st_dependency;
-typedef struct st_object {
+typedef struct st_grammar_object {
   const st_property *properties;
   size_t n_properties;
   const st_key_class *classes;
@@ -86,27 +86,27 @@ typedef struct st_object {
   uint32_t min, max; // members; max: ST_UNBOUNDED
   bool ordered;
   bool bare; // keys without quotes, as plain text, see st_term_bare_key; no white space
-} st_object;
+} st_grammar_object;
 // Keys that can be read without quotes: texts without control characters and {}[]:,< and without blanks at the ends.
 st_term st_term_bare_key(st_terms *t);
-st_node st_node_object(st_grammar *g, const st_object *object);
+st_node st_node_object(st_grammar *g, const st_grammar_object *object);
 
 // A JSON array: items of `prefix` by position, then of `rest`. With `unique`, no two items are equal as JSON values: a
 // number is equal to its other spellings, a string is compared decoded, an object whatever the order of its keys.
-typedef struct st_item {
-  const st_choice *choices; // none: no item is allowed
+typedef struct st_grammar_item {
+  const st_value_choice *choices; // none: no item is allowed
   size_t n_choices;
-} st_item;
-typedef struct st_array {
-  const st_item *prefix;
+} st_grammar_item;
+typedef struct st_grammar_array {
+  const st_grammar_item *prefix;
   size_t n_prefix;
-  st_item rest;
+  st_grammar_item rest;
   const st_counter *counters;
   size_t n_counters;
   uint32_t min, max; // items; max: ST_UNBOUNDED
   bool unique;
   bool bare; // no white space
-} st_array;
-st_node st_node_array(st_grammar *g, const st_array *array);
+} st_grammar_array;
+st_node st_node_array(st_grammar *g, const st_grammar_array *array);
 
 #endif

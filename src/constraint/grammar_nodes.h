@@ -33,9 +33,9 @@ typedef struct st_token_set {
   bool negated;
 } st_token_set;
 
-// A copy of an st_object that owns all its texts.
+// A copy of an st_grammar_object that owns all its texts.
 typedef struct st_object_entry {
-  st_object shape; // its pointers are owned by this entry
+  st_grammar_object shape; // its pointers are owned by this entry
   // Filled when the grammar is compiled: of each property and class, a key in quotes with its colon and mark, without
   // the properties' keys in the classes; and the classes' keys in quotes alone.
   st_term *named, *others, *keys;
@@ -45,7 +45,7 @@ typedef struct st_object_entry {
   uint32_t state;
 } st_object_entry;
 typedef struct st_array_entry {
-  st_array shape;
+  st_grammar_array shape;
 } st_array_entry;
 
 struct st_grammar {
@@ -71,7 +71,7 @@ struct st_grammar {
 enum { ST_MOST_COUNTERS = 16 };
 
 // The choices of entry `i`: first the properties' (or the prefix's), then the classes' (or the rest's).
-const st_choice *st_object_choices(const st_object *o, size_t i, size_t *n);
-const st_choice *st_array_choices(const st_array *a, size_t i, size_t *n);
+const st_value_choice *st_object_choices(const st_grammar_object *o, size_t i, size_t *n);
+const st_value_choice *st_array_choices(const st_grammar_array *a, size_t i, size_t *n);
 
 #endif

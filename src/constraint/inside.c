@@ -83,35 +83,35 @@ static bool add_node(st_constraint *c, const st_trie_part *part, size_t i, st_te
   return final || st_trie_token(node) == ST_TRIE_NONE || add_tokens(c, part->below[i].first, 1);
 }
 
-static bool covers(st_run run, const st_trie_below *below) {
+static bool covers(st_char_run run, const st_trie_below *below) {
   return !(below->classes & ~run.classes & ~ST_TRIE_BETWEEN) &&
          (run.length == ST_ANY_LENGTH || run.length >= st_trie_height(*below));
 }
 
 // The run after one more byte. Each byte of a character counts as one.
-static st_run shortened(const st_token_trie *trie, st_run run, uint8_t byte) {
+static st_char_run shortened(const st_token_trie *trie, st_char_run run, uint8_t byte) {
   bool begins = byte < 0x80 || byte > 0xBF;
-  if (begins && !(run.classes & st_class_bit(trie->classes[byte]))) return (st_run){0};
+  if (begins && !(run.classes & st_class_bit(trie->classes[byte]))) return (st_char_run){0};
   if (run.length != ST_ANY_LENGTH && run.length && !--run.length) run.classes = 0;
   return run;
 }
 
 // Can all tokens below the node follow? `run` is that of the place before it, and becomes its own.
-static bool covered(st_constraint *c, st_trie_node node, const st_trie_below *below, st_term term, st_run *run) {
+static bool covered(st_constraint *c, st_trie_node node, const st_trie_below *below, st_term term, st_char_run *run) {
   *run = shortened(c->trie, *run, st_trie_byte(node));
   uint32_t size = st_trie_size(node);
   if (size >= BRANCH && run->classes && covers(*run, below)) return true;
   if (size < LARGE_BRANCH || run->length >= LONG || !(below->classes & ST_TRIE_BETWEEN)) return false;
-  st_run own = st_constraint_run(c, term);
+  st_char_run own = st_constraint_run(c, term);
   if (own.classes) *run = own;
   return own.classes && covers(own, below);
 }
 
 // Walks a part of the trie inside the term; false: too many exits, or failed.
-static bool walk(st_constraint *c, st_term start, st_run start_run, const st_trie_part *part) {
+static bool walk(st_constraint *c, st_term start, st_char_run start_run, const st_trie_part *part) {
   st_terms *t = c->engine.t;
   st_term states[ST_TRIE_DEPTH + 1];
-  st_run runs[ST_TRIE_DEPTH + 1];
+  st_char_run runs[ST_TRIE_DEPTH + 1];
   states[0] = start;
   runs[0] = start_run;
   for (size_t i = 0; i < part->n;) {
@@ -241,7 +241,7 @@ static const int READY[ST_SLICES + 1] = {0, ST_SLICE_SHORT, ST_SLICE_MIDDLE, ST_
 const st_inside *st_constraint_inside(st_constraint *c, st_term term) {
   st_inside *item = st_constraint_item(c, term);
   if (!item || item->has_tokens) return item;
-  st_run run = st_constraint_run(c, term);
+  st_char_run run = st_constraint_run(c, term);
   int slice = st_run_slice(c->trie, run), ready = READY[slice + 1];
   if (run.exact && run.length <= ST_SLICE_MIDDLE) slice = ST_SLICES - 1, ready = run.length;
   const st_trie_part *part = slice >= 0 ? &c->trie->without[slice] : &c->trie->all;

@@ -50,25 +50,27 @@ static st_term punctuation(st_engine *e, bool bare, const char *sign) {
 
 // ---- counters ----
 
-static bool choice_allowed(const st_counter *counters, size_t n, const uint32_t *counts, st_choice c) {
+static bool choice_allowed(const st_counter *counters, size_t n, const uint32_t *counts, st_value_choice c) {
   for (size_t i = 0; i < n; i++) {
     if (c.counters >> i & 1 && counts[i] >= counters[i].max) return false;
   }
   return true;
 }
-static void count_choice(const st_counter *counters, size_t n, uint32_t *counts, st_choice c) {
+static void count_choice(const st_counter *counters, size_t n, uint32_t *counts, st_value_choice c) {
   for (size_t i = 0; i < n; i++) {
     uint32_t most = counters[i].max == ST_UNBOUNDED ? counters[i].min : counters[i].max;
     if (c.counters >> i & 1 && counts[i] < most) counts[i]++;
   }
 }
 // The number that counter i is short of its minimum, if `c` is taken (NULL: no choice).
-static uint32_t counter_missing(const st_counter *counters, size_t i, const uint32_t *counts, const st_choice *c) {
+static uint32_t counter_missing(const st_counter *counters, size_t i, const uint32_t *counts,
+                                const st_value_choice *c) {
   uint32_t have = counts[i] + (c && c->counters >> i & 1);
   return have < counters[i].min ? counters[i].min - have : 0;
 }
 // The least number of further members or items that the counters need, if `c` is taken (NULL: no choice).
-static uint32_t counters_missing(const st_counter *counters, size_t n, const uint32_t *counts, const st_choice *c) {
+static uint32_t counters_missing(const st_counter *counters, size_t n, const uint32_t *counts,
+                                 const st_value_choice *c) {
   uint32_t most = 0;
   for (size_t i = 0; i < n; i++) {
     uint32_t missing = counter_missing(counters, i, counts, c);
@@ -77,7 +79,7 @@ static uint32_t counters_missing(const st_counter *counters, size_t n, const uin
   return most;
 }
 // Does one of the choices count there? Counter UINT32_MAX: is there a choice at all?
-static bool any_counts(const st_choice *choices, size_t n, uint32_t counter) {
+static bool any_counts(const st_value_choice *choices, size_t n, uint32_t counter) {
   for (size_t i = 0; i < n; i++) {
     if (counter == UINT32_MAX || choices[i].counters >> counter & 1) return true;
   }
@@ -86,10 +88,10 @@ static bool any_counts(const st_choice *choices, size_t n, uint32_t counter) {
 
 // ---- objects ----
 
-static uint32_t *object_bits(const st_object *o, uint32_t *words) {
+static uint32_t *object_bits(const st_grammar_object *o, uint32_t *words) {
   return words + COUNTERS + o->n_counters;
 }
-static uint32_t object_words(const st_object *o) {
+static uint32_t object_words(const st_grammar_object *o) {
   return (uint32_t)(COUNTERS + o->n_counters + (o->n_properties + 31) / 32 + 1);
 }
 static bool has_bit(const uint32_t *bits, size_t i) {
@@ -97,7 +99,7 @@ static bool has_bit(const uint32_t *bits, size_t i) {
 }
 
 // Property i must still come: it is required, or a property that is present depends on it.
-static bool property_missing(const st_object *o, const uint32_t *bits, size_t i) {
+static bool property_missing(const st_grammar_object *o, const uint32_t *bits, size_t i) {
   if (has_bit(bits, i)) return false;
   if (o->properties[i].required) return true;
   for (size_t d = 0; d < o->n_dependencies; d++) {
@@ -105,20 +107,21 @@ static bool property_missing(const st_object *o, const uint32_t *bits, size_t i)
   }
   return false;
 }
-static uint32_t properties_missing(const st_object *o, const uint32_t *bits) {
+static uint32_t properties_missing(const st_grammar_object *o, const uint32_t *bits) {
   uint32_t n = 0;
   for (size_t i = 0; i < o->n_properties; i++) n += property_missing(o, bits, i);
   return n;
 }
 
 // After the member, can `missing` more come that count there (any_counts)? The keys of a class are taken as unlimited.
-static bool enough_follow(const st_object *o, uint32_t *words, size_t entry, uint32_t counter, uint32_t missing) {
+static bool enough_follow(const st_grammar_object *o, uint32_t *words, size_t entry, uint32_t counter,
+                          uint32_t missing) {
   bool named = entry < o->n_properties;
   size_t i = !o->ordered ? 0 : named ? entry + 1 : o->n_properties;
   if (o->max != ST_UNBOUNDED && missing > o->max - words[COUNT] - 1) return false;
   for (; missing && i < o->n_properties + o->n_classes; i++) {
     size_t n;
-    const st_choice *choices = st_object_choices(o, i, &n);
+    const st_value_choice *choices = st_object_choices(o, i, &n);
     if (!any_counts(choices, n, counter)) continue;
     if (i >= o->n_properties) return true;
     missing -= i != entry && !has_bit(object_bits(o, words), i);
@@ -127,7 +130,7 @@ static bool enough_follow(const st_object *o, uint32_t *words, size_t entry, uin
 }
 
 // May the member come with this choice, so that the minimums can still be reached?
-static bool member_choice_allowed(const st_object *o, uint32_t *words, size_t entry, const st_choice *c) {
+static bool member_choice_allowed(const st_grammar_object *o, uint32_t *words, size_t entry, const st_value_choice *c) {
   if (words[COUNT] >= o->max || !choice_allowed(o->counters, o->n_counters, words + COUNTERS, *c)) return false;
   uint32_t have = words[COUNT] + 1;
   if (have < o->min && !enough_follow(o, words, entry, UINT32_MAX, o->min - have)) return false;
@@ -139,12 +142,12 @@ static bool member_choice_allowed(const st_object *o, uint32_t *words, size_t en
 }
 
 // May the member come next, in its order and with room left for the required ones?
-static bool member_allowed(const st_object *o, uint32_t *words, size_t entry) {
+static bool member_allowed(const st_grammar_object *o, uint32_t *words, size_t entry) {
   uint32_t *bits = object_bits(o, words);
   bool named = entry < o->n_properties, any = false;
   if (words[COUNT] >= o->max || (named && has_bit(bits, entry))) return false;
   size_t n, before = named ? entry : o->n_properties;
-  const st_choice *choices = st_object_choices(o, entry, &n);
+  const st_value_choice *choices = st_object_choices(o, entry, &n);
   for (size_t i = 0; i < n && !any; i++) any = member_choice_allowed(o, words, entry, &choices[i]);
   if (!any || (o->ordered && named && entry < words[NEXT])) return false;
   for (size_t i = words[NEXT]; o->ordered && i < before; i++) {
@@ -162,14 +165,14 @@ static bool member_allowed(const st_object *o, uint32_t *words, size_t entry) {
   return fits;
 }
 
-static bool object_may_end(const st_object *o, uint32_t *words) {
+static bool object_may_end(const st_grammar_object *o, uint32_t *words) {
   return words[COUNT] >= o->min && !counters_missing(o->counters, o->n_counters, words + COUNTERS, NULL) &&
          !properties_missing(o, object_bits(o, words));
 }
 
 // A term for the keys that may come next, each with its colon and a mark.
 static st_term object_keys(st_engine *e, const st_object_entry *entry, uint32_t *words) {
-  const st_object *o = &entry->shape;
+  const st_grammar_object *o = &entry->shape;
   st_terms *t = e->t;
   size_t base = t->n_stack;
   for (size_t i = 0; i < o->n_properties + o->n_classes; i++) {
@@ -261,10 +264,10 @@ void st_object_member(st_engine *e, st_frame f, uint32_t mark) {
     st_engine_push(e, ST_WORK_RETURN, ST_MARK_NONE, f.parent);
     return;
   }
-  const st_object *o = &e->g->objects[f.a].shape;
+  const st_grammar_object *o = &e->g->objects[f.a].shape;
   if (mark >= o->n_properties + o->n_classes) return;
   size_t n;
-  const st_choice *choices = st_object_choices(o, mark, &n);
+  const st_value_choice *choices = st_object_choices(o, mark, &n);
   for (size_t i = 0; i < n; i++) {
     st_words w;
     if (!words_open(e, &w, f.b, e->states[f.b].n, 0)) return;
@@ -288,7 +291,7 @@ void st_object_member(st_engine *e, st_frame f, uint32_t mark) {
 // ---- arrays ----
 
 // The number of items in [from, last) that can count there.
-static uint32_t items_left(const st_array *a, uint32_t from, uint32_t last, uint32_t counter) {
+static uint32_t items_left(const st_grammar_array *a, uint32_t from, uint32_t last, uint32_t counter) {
   uint32_t n = 0;
   for (; from < a->n_prefix && from < last; from++) {
     n += any_counts(a->prefix[from].choices, a->prefix[from].n_choices, counter);
@@ -298,7 +301,7 @@ static uint32_t items_left(const st_array *a, uint32_t from, uint32_t last, uint
 }
 
 // May an item come next, with this choice?
-static bool item_choice_allowed(const st_array *a, const uint32_t *words, const st_choice *c) {
+static bool item_choice_allowed(const st_grammar_array *a, const uint32_t *words, const st_value_choice *c) {
   uint32_t last = a->max; // the number of items that are possible
   if (!a->rest.n_choices && a->n_prefix < last) last = (uint32_t)a->n_prefix;
   if (words[COUNT] >= last || !choice_allowed(a->counters, a->n_counters, words + COUNTERS, *c)) return false;
@@ -329,9 +332,9 @@ static bool has_unseen(st_engine *e, st_node node, st_term seen, int depth) {
   return false;
 }
 
-static bool item_allowed(st_engine *e, const st_array *a, const uint32_t *words) {
+static bool item_allowed(st_engine *e, const st_grammar_array *a, const uint32_t *words) {
   size_t n;
-  const st_choice *choices = st_array_choices(a, words[COUNT], &n);
+  const st_value_choice *choices = st_array_choices(a, words[COUNT], &n);
   st_term seen = a->unique ? words[SEEN] : ST_TERM_EMPTY;
   for (size_t i = 0; i < n; i++) {
     if (item_choice_allowed(a, words, &choices[i]) && (!seen || has_unseen(e, choices[i].node, seen, 0))) return true;
@@ -341,7 +344,7 @@ static bool item_allowed(st_engine *e, const st_array *a, const uint32_t *words)
 
 // What may follow an opening bracket or an item: `lead` (nothing, or a comma) and an item, or the end.
 static st_term items_term(st_engine *e, uint32_t array, const uint32_t *words, st_term before, st_term lead) {
-  const st_array *a = &e->g->arrays[array].shape;
+  const st_grammar_array *a = &e->g->arrays[array].shape;
   st_terms *t = e->t;
   st_term more = ST_TERM_EMPTY, close = ST_TERM_EMPTY;
   if (item_allowed(e, a, words)) more = st_term_seq(t, lead, st_term_mark(t, MARK_MORE));
@@ -355,7 +358,7 @@ static void emit_items(st_engine *e, uint32_t array, uint32_t state, st_term ter
 }
 
 void st_array_begin(st_engine *e, uint32_t array, uint32_t stack, st_configs *out) {
-  const st_array *a = &e->g->arrays[array].shape;
+  const st_grammar_array *a = &e->g->arrays[array].shape;
   st_words w;
   if (!words_open(e, &w, UINT32_MAX, (uint32_t)(COUNTERS + a->n_counters + 1), array | OF_ARRAY)) return;
   if (a->unique) {
@@ -390,9 +393,9 @@ void st_array_separator(st_engine *e, st_frame f, uint32_t mark, st_configs *out
     st_engine_push(e, ST_WORK_RETURN, ST_MARK_NONE, f.parent);
     return;
   }
-  const st_array *a = &e->g->arrays[f.a].shape;
+  const st_grammar_array *a = &e->g->arrays[f.a].shape;
   size_t n;
-  const st_choice *choices = st_array_choices(a, e->words[e->states[f.b].offset + COUNT], &n);
+  const st_value_choice *choices = st_array_choices(a, e->words[e->states[f.b].offset + COUNT], &n);
   uint32_t position = 0;
   if (a->unique) {
     position = (uint32_t)e->position;

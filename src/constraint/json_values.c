@@ -71,19 +71,19 @@ static void read_string(st_value_reader *r, st_buffer *out) {
 // ---- numbers ----
 
 // sign 0.DIGITS * 10^exponent, without zeros at either end of the digits; zero has no digits.
-typedef struct st_decimal {
+typedef struct st_number_text {
   bool negative, exact; // exact: all its digits are stored
   char digits[MOST_DIGITS];
   int n;
   int64_t exponent;
-} st_decimal;
+} st_number_text;
 
 static bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-static st_decimal read_number(st_value_reader *r) {
-  st_decimal d = {.exact = true};
+static st_number_text read_number(st_value_reader *r) {
+  st_number_text d = {.exact = true};
   if (r->at < r->end && *r->at == '-') d.negative = true, r->at++;
   bool fraction = false;
   for (; r->at < r->end && (is_digit(*r->at) || *r->at == '.'); r->at++) {
@@ -129,7 +129,7 @@ static st_term zero_exponent(st_terms *t) {
 }
 
 // All spellings of the number without exponents; of zero, with them.
-static st_term number_term(st_terms *t, const st_decimal *d) {
+static st_term number_term(st_terms *t, const st_number_text *d) {
   if (!d->exact || d->exponent > MOST_DIGITS || d->exponent < -MOST_DIGITS) return ST_TERM_EMPTY;
   st_term minus = st_term_text(t, "-", 1), dot = st_term_text(t, ".", 1), zero = st_term_text(t, "0", 1);
   st_term zeros = st_term_repeat(t, zero, 0, ST_UNBOUNDED);
@@ -152,7 +152,7 @@ st_term st_scalar_term(st_terms *t, const char *text, size_t n) {
   st_value_reader r = {.at = text, .end = text + n};
   if (!n || *text == '{' || *text == '[') return ST_TERM_EMPTY;
   if (*text == '-' || is_digit(*text)) {
-    st_decimal d = read_number(&r);
+    st_number_text d = read_number(&r);
     return number_term(t, &d);
   }
   if (*text != '"') return st_term_text(t, text, n);
@@ -169,7 +169,7 @@ static void write_canonical(st_value_reader *r, st_buffer *out);
 
 static void write_number(st_value_reader *r, st_buffer *out) {
   const char *from = r->at;
-  st_decimal d = read_number(r);
+  st_number_text d = read_number(r);
   if (!d.exact) {
     put(r, out, from, (size_t)(r->at - from));
     return;

@@ -93,7 +93,7 @@ setun_status st_matcher_new(st_constraint *c, st_matcher **out, setun_error *err
     return st_fail_memory(err, "a matcher");
   }
   if (c->start.n) memcpy(m->configs.items, c->start.items, c->start.n * sizeof *c->start.items);
-  m->steps[0] = (st_snapshot){0, 0, false};
+  m->steps[0] = (st_matcher_step){0, 0, false};
   st_matcher_reset(m);
   *out = m;
   return SETUN_OK;
@@ -169,7 +169,7 @@ static setun_status add_step(st_matcher *m, size_t n, bool ended, setun_error *e
     return st_fail_memory(err, "a matcher");
   }
   m->length += n;
-  m->steps[m->n_steps++] = (st_snapshot){m->configs.n, m->length, ended};
+  m->steps[m->n_steps++] = (st_matcher_step){m->configs.n, m->length, ended};
   if (m->walk.n) memcpy(m->configs.items + m->configs.n, m->walk.items, m->walk.n * sizeof *m->walk.items);
   m->configs.n += m->walk.n;
   return SETUN_OK;

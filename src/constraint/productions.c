@@ -114,11 +114,11 @@ static void find_components(st_engine *e, const st_edges *x) {
 // ---- alternatives ----
 
 // A part of an alternative: `first`, then `rest`.
-typedef struct st_part {
+typedef struct st_rule_part {
   st_node first, rest;
-} st_part;
+} st_rule_part;
 typedef struct st_parts {
-  st_part *items;
+  st_rule_part *items;
   size_t n, capacity;
 } st_parts;
 
@@ -129,7 +129,7 @@ static void add_part(st_engine *e, st_parts *parts, st_node first, st_node rest)
     rest = ST_NODE_EPSILON;
   }
   if (st_engine_reserve(e, &parts->items, &parts->capacity, parts->n + 1, sizeof *parts->items)) {
-    parts->items[parts->n++] = (st_part){first, rest};
+    parts->items[parts->n++] = (st_rule_part){first, rest};
   }
 }
 
@@ -150,7 +150,7 @@ static st_node pair(st_engine *e, st_node a, st_node b) {
   return st_node_seq(e->g, (st_node[]){a, b}, 2);
 }
 
-static void split_part(st_engine *e, st_parts *parts, st_rule rule, st_part p) {
+static void split_part(st_engine *e, st_parts *parts, st_rule rule, st_rule_part p) {
   st_grammar *g = e->g;
   st_node_entry n = g->nodes[p.first];
   bool nullable = st_node_is_nullable(e, p.first);

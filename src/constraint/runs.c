@@ -100,7 +100,7 @@ static bool follow(st_terms *t, st_places *p, uint32_t i, uint64_t classes, uint
 static uint32_t count(uint64_t classes) {
   return (uint32_t)__builtin_popcountll(classes);
 }
-static st_run better(st_run a, st_run b) {
+static st_char_run better(st_char_run a, st_char_run b) {
   uint32_t x = count(a.classes) * (a.length < LONG ? a.length : LONG);
   uint32_t y = count(b.classes) * (b.length < LONG ? b.length : LONG);
   return x > y || (x == y && a.length >= b.length) ? a : b;
@@ -108,8 +108,8 @@ static st_run better(st_run a, st_run b) {
 
 // The run of these classes, as far as they may all come. It ends at a place where some of them are *missing, which was
 // reached by class *via.
-static st_run run_of_classes(st_terms *t, st_term term, uint32_t most, uint64_t *classes, uint64_t *missing, int *via,
-                             uint32_t *tried) {
+static st_char_run run_of_classes(st_terms *t, st_term term, uint32_t most, uint64_t *classes, uint64_t *missing,
+                                  int *via, uint32_t *tried) {
   st_places p = {.terms = {term}, .n = 1};
   uint32_t before = t->n; // the terms so far: trying should cost less than the walk that it saves
   for (uint32_t i = 0; i < p.n && p.characters[i] < most; i++, ++*tried) {
@@ -119,26 +119,26 @@ static st_run run_of_classes(st_terms *t, st_term term, uint32_t most, uint64_t 
       *missing = 0;
     }
     if (*missing) *via = p.classes[i];
-    if (*missing || !room) return (st_run){p.characters[i] ? *classes : 0, p.characters[i], false};
+    if (*missing || !room) return (st_char_run){p.characters[i] ? *classes : 0, p.characters[i], false};
   }
-  return (st_run){*classes, ST_ANY_LENGTH, false};
+  return (st_char_run){*classes, ST_ANY_LENGTH, false};
 }
 
 // Finds a run by trying: a class after which most others may not come (a quote, a backslash) is left out, or the
 // classes that may not come later.
-static st_run try_run(st_terms *t, st_term term, uint32_t most) {
+static st_char_run try_run(st_terms *t, st_term term, uint32_t most) {
   uint64_t classes = st_class_bit(ST_CLASSES) - 1;
-  st_run best = {0};
+  st_char_run best = {0};
   uint32_t tried = 0; // places
   for (int start = 0; start < MOST_STARTS && classes && tried < MOST_PLACES; start++) {
     uint64_t missing = 0;
     int via = 0;
-    st_run run = run_of_classes(t, term, most, &classes, &missing, &via, &tried);
+    st_char_run run = run_of_classes(t, term, most, &classes, &missing, &via, &tried);
     best = better(best, run);
     if (!missing || (missing == classes && run.length >= LONG)) break;
     classes &= 2 * count(missing) > count(classes) ? ~st_class_bit(via) : ~missing;
   }
-  return best.classes ? best : (st_run){0};
+  return best.classes ? best : (st_char_run){0};
 }
 
 st_term st_term_with_few(st_terms *t, st_term term) {
@@ -158,10 +158,10 @@ st_term st_term_with_few(st_terms *t, st_term term) {
 
 // The run of a language that excludes a few texts, if it is that of the whole language. It is where the run has no end:
 // every text of it can still become a longer one, which is not excluded.
-static st_run member_run(st_constraint *c, st_term term) {
+static st_char_run member_run(st_constraint *c, st_term term) {
   st_term whole = st_term_with_few(c->engine.t, term);
-  st_run run = whole == term ? (st_run){0} : st_constraint_run(c, whole);
-  return run.length == ST_ANY_LENGTH ? run : (st_run){0};
+  st_char_run run = whole == term ? (st_char_run){0} : st_constraint_run(c, whole);
+  return run.length == ST_ANY_LENGTH ? run : (st_char_run){0};
 }
 
 // Is the term neither nullable nor able to begin with a plain character, like the quote after a string's text?
@@ -177,11 +177,11 @@ static bool closes(st_constraint *c, st_term term) {
 }
 
 // The run of a repeated character: the classes whose characters each match the repeated term as a whole.
-static st_run repeat_run(st_constraint *c, st_term term) {
+static st_char_run repeat_run(st_constraint *c, st_term term) {
   st_terms *t = c->engine.t;
   st_term_entry e = t->entries[term];
   st_term rest = e.kind == ST_KIND_SEQ ? e.b : ST_TERM_EPSILON;
-  st_run run = {0};
+  st_char_run run = {0};
   st_after after;
   if (e.kind == ST_KIND_SEQ) e = t->entries[e.a];
   if (e.kind != ST_KIND_REPEAT) return run;
@@ -194,32 +194,32 @@ static st_run repeat_run(st_constraint *c, st_term term) {
   return run;
 }
 
-static st_run find_run(st_constraint *c, st_term term) {
+static st_char_run find_run(st_constraint *c, st_term term) {
   st_terms *t = c->engine.t;
   st_term_entry e = t->entries[term];
-  st_run best = better(member_run(c, term), repeat_run(c, term));
+  st_char_run best = better(member_run(c, term), repeat_run(c, term));
   for (uint32_t i = 0; e.kind == ST_KIND_ALT && e.b <= MOST_MEMBERS && i < e.b; i++) {
     st_term member = t->children[e.a + i],
             head = t->entries[member].kind == ST_KIND_SEQ ? t->entries[member].a : member;
     st_term_kind kind = t->entries[head].kind;
-    st_run run = kind == ST_KIND_AND || kind == ST_KIND_REPEAT ? st_constraint_run(c, member) : (st_run){0};
+    st_char_run run = kind == ST_KIND_AND || kind == ST_KIND_REPEAT ? st_constraint_run(c, member) : (st_char_run){0};
     if (run.length == ST_ANY_LENGTH && count(run.classes) > count(best.classes)) best = run;
   }
   return best.length >= LONG || best.exact ? best : better(best, try_run(t, term, c->trie->most_bytes));
 }
 
-st_run st_constraint_run(st_constraint *c, st_term term) {
+st_char_run st_constraint_run(st_constraint *c, st_term term) {
   st_inside *item = st_constraint_item(c, term);
-  if (!item) return (st_run){0};
+  if (!item) return (st_char_run){0};
   if (item->has_run) return item->run;
-  st_run run = find_run(c, term);
+  st_char_run run = find_run(c, term);
   item = st_constraint_item(c, term);
   item->run = run;
   item->has_run = true;
   return run;
 }
 
-int st_run_slice(const st_token_trie *trie, st_run run) {
+int st_run_slice(const st_token_trie *trie, st_char_run run) {
   if (trie->plain & ~run.classes) return -1;
   if (run.length == ST_ANY_LENGTH || run.length >= trie->most_characters) return ST_SLICES - 1;
   return run.length >= ST_SLICE_MIDDLE ? 1 : run.length >= ST_SLICE_SHORT ? 0 : -1;

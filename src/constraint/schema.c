@@ -206,36 +206,36 @@ static st_node node_of(st_schema_emitter *e, st_expr of) {
   return is_scalar(t) ? scalars_of(e, t) : st_node_rule(e->s.grammar, t->rule);
 }
 
-static uint32_t make_choices(st_schema_emitter *e, const st_plan_choices *c, const st_choice **out) {
-  st_choice *list = st_schema_alloc(&e->s, c->n + 1, sizeof *list);
+static uint32_t make_choices(st_schema_emitter *e, const st_plan_choices *c, const st_value_choice **out) {
+  st_value_choice *list = st_schema_alloc(&e->s, c->n + 1, sizeof *list);
   uint32_t n = 0;
   *out = list;
   for (uint32_t i = 0; list && i < c->n; i++) {
     if (!st_schema_target_of(e, c->items[i].of)->possible) continue;
-    list[n++] = (st_choice){.node = node_of(e, c->items[i].of), .counters = c->items[i].counters};
+    list[n++] = (st_value_choice){.node = node_of(e, c->items[i].of), .counters = c->items[i].counters};
   }
   return n;
 }
 
-static st_item make_item(st_schema_emitter *e, const st_plan_choices *c) {
-  st_item item = {0};
+static st_grammar_item make_item(st_schema_emitter *e, const st_plan_choices *c) {
+  st_grammar_item item = {0};
   item.n_choices = make_choices(e, c, &item.choices);
   return item;
 }
 
 static st_node make_array(st_schema_emitter *e, const st_array_shape *a, const st_plan *p) {
-  st_item *prefix = st_schema_alloc(&e->s, (size_t)p->n_prefix + 1, sizeof *prefix);
+  st_grammar_item *prefix = st_schema_alloc(&e->s, (size_t)p->n_prefix + 1, sizeof *prefix);
   if (!prefix) return ST_NODE_EMPTY;
   for (uint32_t i = 0; i < p->n_prefix; i++) prefix[i] = make_item(e, &p->prefix[i]);
-  return st_node_array(e->s.grammar, &(st_array){.prefix = prefix,
-                                                 .n_prefix = p->n_prefix,
-                                                 .rest = make_item(e, &p->rest),
-                                                 .counters = p->counters,
-                                                 .n_counters = p->n_counters,
-                                                 .min = a->min,
-                                                 .max = a->max,
-                                                 .unique = a->unique,
-                                                 .bare = is_styled(e)});
+  return st_node_array(e->s.grammar, &(st_grammar_array){.prefix = prefix,
+                                                         .n_prefix = p->n_prefix,
+                                                         .rest = make_item(e, &p->rest),
+                                                         .counters = p->counters,
+                                                         .n_counters = p->n_counters,
+                                                         .min = a->min,
+                                                         .max = a->max,
+                                                         .unique = a->unique,
+                                                         .bare = is_styled(e)});
 }
 
 static st_node make_object(st_schema_emitter *e, const st_object_shape *o, const st_plan *p) {
@@ -253,18 +253,18 @@ static st_node make_object(st_schema_emitter *e, const st_object_shape *o, const
     one.n_choices = make_choices(e, &p->classes[i].choices, &one.choices);
     if (one.n_choices) classes[n_classes++] = one;
   }
-  return st_node_object(e->s.grammar, &(st_object){.properties = properties,
-                                                   .n_properties = p->n_properties,
-                                                   .classes = classes,
-                                                   .n_classes = n_classes,
-                                                   .dependencies = p->dependencies,
-                                                   .n_dependencies = p->n_dependencies,
-                                                   .counters = p->counters,
-                                                   .n_counters = p->n_counters,
-                                                   .min = o->min,
-                                                   .max = o->max,
-                                                   .ordered = e->options.ordered,
-                                                   .bare = is_styled(e)});
+  return st_node_object(e->s.grammar, &(st_grammar_object){.properties = properties,
+                                                           .n_properties = p->n_properties,
+                                                           .classes = classes,
+                                                           .n_classes = n_classes,
+                                                           .dependencies = p->dependencies,
+                                                           .n_dependencies = p->n_dependencies,
+                                                           .counters = p->counters,
+                                                           .n_counters = p->n_counters,
+                                                           .min = o->min,
+                                                           .max = o->max,
+                                                           .ordered = e->options.ordered,
+                                                           .bare = is_styled(e)});
 }
 
 st_node st_schema_shape_node(st_schema_emitter *e, const st_schema_target *t, uint32_t shape) {

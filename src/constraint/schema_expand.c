@@ -123,7 +123,7 @@ static st_array_shape rest_of_items(st_schema *s, st_array_shape a, st_expr of) 
 static st_object_shape rest_of_members(st_schema *s, st_object_shape o, st_expr of) {
   uint32_t n_names = 0, n_patterns = 0;
   for (uint32_t i = 0; i < o.n_evaluated; i++) {
-    const st_keys *k = o.evaluated[i];
+    const st_key_set *k = o.evaluated[i];
     // A set of all other keys evaluates every key that it does not name; a key that it names was evaluated by that
     // key's
     // own keyword.
@@ -133,11 +133,11 @@ static st_object_shape rest_of_members(st_schema *s, st_object_shape o, st_expr 
   }
   st_text *names = st_schema_alloc(s, n_names + 1, sizeof *names);
   st_term *patterns = st_schema_alloc(s, n_patterns + 1, sizeof *patterns);
-  st_keys *keys = st_schema_alloc(s, 1, sizeof *keys);
+  st_key_set *keys = st_schema_alloc(s, 1, sizeof *keys);
   if (!names || !patterns || !keys) return o;
-  *keys = (st_keys){.others = true, .names = names, .patterns = patterns};
+  *keys = (st_key_set){.others = true, .names = names, .patterns = patterns};
   for (uint32_t i = 0; i < o.n_evaluated; i++) {
-    const st_keys *k = o.evaluated[i];
+    const st_key_set *k = o.evaluated[i];
     if (k->n_names) memcpy(names + keys->n_names, k->names, k->n_names * sizeof *names);
     if (k->n_patterns) memcpy(patterns + keys->n_patterns, k->patterns, k->n_patterns * sizeof *patterns);
     keys->n_names += k->n_names;
@@ -163,7 +163,7 @@ static void expand_unevaluated(st_schema *s, st_expr e, bool track, shape_list *
     }
     if (copy->type == ST_OBJECT && properties != ST_EXPR_ABSENT) {
       copy->as.object = rest_of_members(s, copy->as.object, properties);
-      const st_keys **all = st_schema_alloc(s, 1, sizeof *all);
+      const st_key_set **all = st_schema_alloc(s, 1, sizeof *all);
       if (!all) return;
       all[0] = st_keys_of_names(s, NULL, 0, true);
       copy->as.object.evaluated = all;

@@ -216,12 +216,12 @@ static st_text key_text(const st_json_member *m) {
   return (st_text){m->key, m->length};
 }
 
-static void add_rule(st_object_shape *o, st_member_rule *rules, const st_keys *keys, st_expr of) {
+static void add_rule(st_object_shape *o, st_member_rule *rules, const st_key_set *keys, st_expr of) {
   if (keys) rules[o->n_all++] = (st_member_rule){keys, of};
 }
 
 // The rules of properties, patternProperties and additionalProperties; `named` gets the keys of the first two.
-static void read_members(reading *r, st_object_shape *o, st_member_rule *rules, st_keys *named) {
+static void read_members(reading *r, st_object_shape *o, st_member_rule *rules, st_key_set *named) {
   const st_json *properties = keyword(r, "properties"), *patterns = keyword(r, "patternProperties");
   const st_json *additional = keyword(r, "additionalProperties");
   if (properties && !st_json_is_object(properties)) wrong(r, "properties", "an object", properties);
@@ -237,29 +237,29 @@ static void read_members(reading *r, st_object_shape *o, st_member_rule *rules, 
   for (size_t i = 0; i < st_json_members(patterns) && !r->s->status; i++) {
     const st_json_member *m = st_json_member_at(patterns, i);
     terms[i] = st_schema_pattern(r->s, r->node, "patternProperties", m->key, m->length);
-    st_keys *keys = st_schema_alloc(r->s, 1, sizeof *keys);
+    st_key_set *keys = st_schema_alloc(r->s, 1, sizeof *keys);
     if (!keys) return;
-    *keys = (st_keys){.n_patterns = 1, .patterns = terms + i};
+    *keys = (st_key_set){.n_patterns = 1, .patterns = terms + i};
     add_rule(o, rules, keys, subschema(r, "patternProperties", &m->value));
   }
-  *named = (st_keys){.n_names = (uint32_t)st_json_members(properties),
-                     .names = names,
-                     .n_patterns = (uint32_t)st_json_members(patterns),
-                     .patterns = terms};
+  *named = (st_key_set){.n_names = (uint32_t)st_json_members(properties),
+                        .names = names,
+                        .n_patterns = (uint32_t)st_json_members(patterns),
+                        .patterns = terms};
   if (!additional) return;
-  st_keys *others = st_schema_alloc(r->s, 1, sizeof *others);
+  st_key_set *others = st_schema_alloc(r->s, 1, sizeof *others);
   if (!others) return;
   *others = *named;
   others->others = true;
   add_rule(o, rules, others, subschema(r, "additionalProperties", additional));
 }
 
-static void read_evaluated(reading *r, st_object_shape *o, const st_keys *named) {
-  const st_keys **evaluated = st_schema_alloc(r->s, 1, sizeof *evaluated);
-  st_keys *copy = st_schema_alloc(r->s, 1, sizeof *copy);
+static void read_evaluated(reading *r, st_object_shape *o, const st_key_set *named) {
+  const st_key_set **evaluated = st_schema_alloc(r->s, 1, sizeof *evaluated);
+  st_key_set *copy = st_schema_alloc(r->s, 1, sizeof *copy);
   if (!evaluated || !copy) return;
   *copy = *named;
-  if (keyword(r, "additionalProperties")) *copy = (st_keys){.others = true};
+  if (keyword(r, "additionalProperties")) *copy = (st_key_set){.others = true};
   if (!copy->others && !copy->n_names && !copy->n_patterns) return;
   evaluated[0] = copy;
   o->evaluated = evaluated;
@@ -272,7 +272,7 @@ static void read_property_names(reading *r, st_object_shape *o, st_member_rule *
   if (!v || r->draft < ST_DRAFT_6) return;
   const st_shapes *shapes = st_expr_expand(r->s, subschema(r, "propertyNames", v), false);
   st_term *terms = shapes ? st_schema_alloc(r->s, shapes->n + 1, sizeof *terms) : NULL;
-  st_keys *keys = terms ? st_schema_alloc(r->s, 1, sizeof *keys) : NULL;
+  st_key_set *keys = terms ? st_schema_alloc(r->s, 1, sizeof *keys) : NULL;
   if (!keys) return;
   size_t n = 0;
   for (uint32_t i = 0; i < shapes->n; i++) {
@@ -281,7 +281,7 @@ static void read_property_names(reading *r, st_object_shape *o, st_member_rule *
   }
   terms[0] = st_term_alt(st_grammar_terms(r->s->grammar), terms, n);
   if (terms[0] == st_term_any_text(st_grammar_terms(r->s->grammar), ST_JSON)) return;
-  *keys = (st_keys){.others = true, .n_patterns = 1, .patterns = terms};
+  *keys = (st_key_set){.others = true, .n_patterns = 1, .patterns = terms};
   add_rule(o, rules, keys, ST_EXPR_FALSE);
 }
 
@@ -350,7 +350,7 @@ static void read_objects(reading *r) {
   st_object_shape *o = &r->shapes[ST_OBJECT].as.object;
   size_t n = st_json_members(keyword(r, "properties")) + st_json_members(keyword(r, "patternProperties"));
   st_member_rule *rules = st_schema_alloc(r->s, n + 3, sizeof *rules);
-  st_keys named = {0};
+  st_key_set named = {0};
   if (!rules) return;
   o->all = rules;
   read_members(r, o, rules, &named);

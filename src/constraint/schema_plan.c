@@ -101,7 +101,7 @@ static uint32_t property_of(object_plan *x, st_text name) {
   return n;
 }
 
-static void note_keys(object_plan *x, const st_keys *keys) {
+static void note_keys(object_plan *x, const st_key_set *keys) {
   for (uint32_t i = 0; i < keys->n_names; i++) property_of(x, keys->names[i]);
   for (uint32_t i = 0; i < keys->n_patterns; i++) {
     uint32_t k = 0;
@@ -163,7 +163,7 @@ static void plan_property(object_plan *x, uint32_t property, st_expr *list, uint
 static void plan_properties(object_plan *x) {
   const st_object_shape *o = x->o;
   for (uint32_t i = 0; i < o->n_all; i++) {
-    const st_keys *keys = o->all[i].keys;
+    const st_key_set *keys = o->all[i].keys;
     bool few = !keys->others && !keys->n_patterns;
     for (uint32_t k = 0; few && k < keys->n_names; k++) add_bound(x, property_of(x, keys->names[k]), o->all[i].of);
     for (uint32_t k = 0; !few && k < x->p->n_properties; k++) {
@@ -177,7 +177,7 @@ static void plan_properties(object_plan *x) {
 
 // ---- classes of keys, by the patterns that they match ----
 
-static bool class_has(const object_plan *x, const st_keys *keys, uint32_t matched) {
+static bool class_has(const object_plan *x, const st_key_set *keys, uint32_t matched) {
   for (uint32_t i = 0; i < keys->n_patterns; i++) {
     for (uint32_t k = 0; k < x->n_patterns; k++) {
       if (x->patterns[k] == keys->patterns[i] && (matched >> k & 1)) return !keys->others;

@@ -59,11 +59,11 @@ typedef struct {
   uint32_t n_names, n_patterns;
   const st_text *names;
   const st_term *patterns;
-} st_keys;
+} st_key_set;
 
 // About the members with a key of the set: all of them, or at least one, are values of `of`.
 typedef struct {
-  const st_keys *keys;
+  const st_key_set *keys;
   st_expr of;
 } st_member_rule;
 
@@ -77,8 +77,8 @@ typedef struct {
   const st_member_rule *some; // rules for at least one
   const st_text *required;
   const st_needs *needs;
-  uint32_t min, max;         // members
-  const st_keys **evaluated; // the evaluated members, which unevaluatedProperties ignores
+  uint32_t min, max;            // members
+  const st_key_set **evaluated; // the evaluated members, which unevaluatedProperties ignores
 } st_object_shape;
 
 struct st_shape {
@@ -102,8 +102,8 @@ st_expr st_shape_complement(st_schema *s, const st_shape *shape);
 // Is the shape obviously empty? (False: it may still be empty.)
 bool st_shape_is_void(st_schema *s, const st_shape *shape);
 
-bool st_keys_have(st_schema *s, const st_keys *keys, st_text name);
-const st_keys *st_keys_of_names(st_schema *s, const st_text *names, uint32_t n, bool others);
+bool st_keys_have(st_schema *s, const st_key_set *keys, st_text name);
+const st_key_set *st_keys_of_names(st_schema *s, const st_text *names, uint32_t n, bool others);
 bool st_text_equal(st_text a, st_text b);
 
 // The strings that are one of these texts.

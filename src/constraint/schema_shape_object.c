@@ -5,7 +5,7 @@
 
 // ---- sets of keys ----
 
-bool st_keys_have(st_schema *s, const st_keys *keys, st_text name) {
+bool st_keys_have(st_schema *s, const st_key_set *keys, st_text name) {
   for (uint32_t i = 0; i < keys->n_names; i++) {
     if (st_text_equal(keys->names[i], name)) return !keys->others;
   }
@@ -15,13 +15,13 @@ bool st_keys_have(st_schema *s, const st_keys *keys, st_text name) {
   return keys->others;
 }
 
-const st_keys *st_keys_of_names(st_schema *s, const st_text *names, uint32_t n, bool others) {
-  st_keys *keys = st_schema_alloc(s, 1, sizeof *keys);
-  if (keys) *keys = (st_keys){.others = others, .n_names = n, .names = names};
+const st_key_set *st_keys_of_names(st_schema *s, const st_text *names, uint32_t n, bool others) {
+  st_key_set *keys = st_schema_alloc(s, 1, sizeof *keys);
+  if (keys) *keys = (st_key_set){.others = others, .n_names = n, .names = names};
   return keys;
 }
 
-static bool same_keys(const st_keys *a, const st_keys *b) {
+static bool same_keys(const st_key_set *a, const st_key_set *b) {
   if (a == b) return true;
   if (a->others != b->others || a->n_names != b->n_names || a->n_patterns != b->n_patterns) return false;
   for (uint32_t i = 0; i < a->n_names; i++) {
@@ -126,7 +126,7 @@ static st_expr with_member(st_schema *s, st_text name, st_expr of, bool there, c
 
 // Objects in which some member with a key of the set is not a value of `rule->of`.
 static st_expr breaks_all(st_schema *s, const st_member_rule *rule) {
-  const st_keys *keys = rule->keys;
+  const st_key_set *keys = rule->keys;
   st_expr other = st_expr_not(s, rule->of);
   if (!keys->others && !keys->n_patterns) {
     st_expr *parts = st_schema_alloc(s, keys->n_names + 1, sizeof *parts);

@@ -96,7 +96,7 @@ static void abandon(st_stream *s) {
 }
 
 setun_status st_stream_pread_new(st_stream *s, setun_error *err) {
-  static const st_engine engine = {queue, wait_for, drop, look, end, abandon};
+  static const st_read_engine engine = {queue, wait_for, drop, look, end, abandon};
   pread_engine *e = st_calloc(1, sizeof *e);
   if (!e) return st_fail_memory(err, "threads that read");
   pthread_cond_init(&e->work, NULL);

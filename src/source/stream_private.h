@@ -69,14 +69,14 @@ typedef struct st_piece {
   bool direct;   // how the read in flight was issued
 } st_piece;
 
-typedef struct st_engine {
+typedef struct st_read_engine {
   void (*queue)(st_stream *s, st_slot *slot); // all of its pieces
   void (*wait)(st_stream *s, st_slot *slot);  // waits until none is pending; a failure is in the slot's error
   void (*drop)(st_stream *s, st_slot *slot);  // the same, but drops pieces that have not started
   void (*poll)(st_stream *s);
   void (*free)(st_stream *s);    // stops the engine; nothing is pending
   void (*abandon)(st_stream *s); // in a forked child: frees only its memory, since the rest is the parent's
-} st_engine;
+} st_read_engine;
 
 typedef struct st_piece_queue {
   st_piece *head, **tail;
@@ -101,7 +101,7 @@ struct st_stream {
   size_t n_slots, piece_bytes;
   size_t head, queued, taken; // slots in the order of the units: the oldest, their number, the number taken
   st_cursor next;             // the next to queue
-  const st_engine *engine;
+  const st_read_engine *engine;
   void *state;          // the engine's own state
   const char *names[2]; // its name: with O_DIRECT, buffered
   pthread_mutex_t lock; // protects the rest and, with the pread engine, slots

@@ -187,7 +187,7 @@ static int register_slots(st_stream *s, struct io_uring *ring) {
 }
 
 int st_stream_uring_new(st_stream *s) {
-  static const st_engine engine = {queue, wait_for, drop, reap, end, end};
+  static const st_read_engine engine = {queue, wait_for, drop, reap, end, end};
   const st_stream_faults *faults = s->options.faults;
   int error = faults && faults->refuse ? faults->refuse(faults->user, ST_STREAM_URING) : 0;
   if (error) return error;

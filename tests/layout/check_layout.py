@@ -6,8 +6,8 @@ usage: check_layout.py ROOT
 Rules: where files may lie; which folder may include which (an arrow goes one way only), and which of its headers; what
 library code never does (end the process, print, read the environment, allocate without base); instruction sets stay out
 of src/model; what has a table (formats, roles, forms, instruction sets, families) is named nowhere else, and the order
-of its rows is not compared; no function is there for tests alone, and what one file alone calls is static; no file beyond 800
-lines. Exit status 1, and one line a fault, when a rule is broken.
+of its rows is not compared; no function is there for tests alone, and what one file alone calls is static; no two types of
+the library have one name; no file beyond 800 lines. Exit status 1, and one line a fault, when a rule is broken.
 """
 import collections
 import os
@@ -163,6 +163,8 @@ ENVIRONMENT = re.compile(r"(?<![\w.>])(getenv|secure_getenv|setenv|putenv)\s*\(|
 INSTRUCTION_SET = re.compile(r"(?<![a-z])(avx\w*|sse\d\w*|neon(?![a-z])|amx\w*|sve2?(?![a-z])|vnni\w*|dotprod|i8mm|"
                              r"_mm\d*_\w+)", re.IGNORECASE)
 WORD = re.compile(r"\b[a-z]\w*")
+# The end of a type's definition, or the declaration of an opaque one.
+TYPE = re.compile(r"^\} (st_\w+);|^typedef (?:struct|union|enum) (\w+) \2;", re.MULTILINE)
 # A declaration or a definition of a function.
 DECLARED = re.compile(r"^(?:static inline )?(?:const )?(?:unsigned )?(?!return|else|typedef)\w+ \**([a-z]\w*)\((?=[^{};]*[;{])", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
@@ -306,6 +308,7 @@ class Tree:
                 with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
                     codes[path] = strip_comments(file.read())
         inside = [path for path in codes if path.startswith(("src/", "apps/"))]
+        self.check_types({path: codes[path] for path in inside})
         uses = collections.Counter(name for path in inside for name in WORD.findall(codes[path]))
         uses.subtract(match.group(1) for path in inside for match in DECLARED.finditer(codes[path]))
         files, defined = collections.defaultdict(set), collections.defaultdict(set)
@@ -322,6 +325,16 @@ class Tree:
                 elif "inline" not in match.group() and files[name] == defined[name] and len(files[name]) == 2 and \
                         WORD.findall(codes[path]).count(name) == 1:
                     self.fault("static", path, line, f"{name}: only one file calls it, where it can be static")
+
+    def check_types(self, codes):
+        """No two types of the library have one name; a type may be declared before it is defined."""
+        first = {}
+        for path, code in sorted(codes.items()):
+            for match in TYPE.finditer(code):
+                name, defines = match.group(1) or match.group(2), bool(match.group(1))
+                known = first.setdefault((name, defines), path)
+                if defines and known != path:
+                    self.fault("type", path, line_of(code, match.start()), f"{name}: {known} has a type with this name")
 
     def check(self):
         for path in self.files:

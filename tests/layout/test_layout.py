@@ -210,6 +210,12 @@ class LayoutTest(unittest.TestCase):
             trees["tests/unit/one.c"] = f"int a = {name}(1);\n"
             self.assertEqual(self.faults(trees), [])
 
+    def test_types_of_one_name(self):
+        trees = {"src/base/one.h": "typedef struct st_one st_one;\nstruct st_one {\n  int a;\n};\n", "src/model/two.h": "typedef struct {\n  int a;\n} st_two;\n"}
+        self.assertEqual(self.faults(trees), [])
+        trees["src/source/two.c"] = "typedef enum st_two {\n  A\n} st_two;\n"
+        self.assertEqual([fault[:3] for fault in self.faults(trees)], [("type", "src/source/two.c", 3)])
+
     def test_orders_of_tables(self):
         tables = {"src/model/roles.def": "ROLE(ATTN_Q, ATTENTION)\n", "src/kernel/forms.def": 'FORM(F16, "f16")\n',
                   "src/quant/formats.def": 'FORMAT(I2_S, "i2_s", 36, 128, 0, TENSOR, ops)\n'}

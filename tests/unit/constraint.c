@@ -321,28 +321,30 @@ static st_constraint *person(bool ordered, uint32_t space) {
   st_term number, string = st_term_quoted(t, st_term_any_text(t, ST_JSON));
   assert_int_equal(st_expression_term(t, NUMBER, sizeof NUMBER - 1, false, ST_PLAIN, &number, &err), SETUN_OK);
   st_rule value = st_grammar_rule(g, "value", 5);
-  st_choice any = {st_node_rule(g, value), 0}, text = {st_node_term(g, string), 0}, age = {st_node_term(g, number), 0};
+  st_value_choice any = {st_node_rule(g, value), 0}, text = {st_node_term(g, string), 0},
+                  age = {st_node_term(g, number), 0};
   st_key_class others = {st_term_any_text(t, ST_JSON), &any, 1};
   st_node scalars = st_node_term(g, st_term_alt2(t, number, st_term_alt2(t, string, st_term_text(t, "true", 4))));
-  st_node values[] = {scalars, st_node_object(g, &(st_object){.classes = &others, .n_classes = 1, .max = ST_UNBOUNDED}),
-                      st_node_array(g, &(st_array){.rest = {&any, 1}, .max = ST_UNBOUNDED})};
+  st_node values[] = {scalars,
+                      st_node_object(g, &(st_grammar_object){.classes = &others, .n_classes = 1, .max = ST_UNBOUNDED}),
+                      st_node_array(g, &(st_grammar_array){.rest = {&any, 1}, .max = ST_UNBOUNDED})};
   st_grammar_define(g, value, st_node_alt(g, values, 3));
-  st_choice tags = {st_node_array(g, &(st_array){.rest = {&any, 1}, .max = 5, .unique = true}), 0};
+  st_value_choice tags = {st_node_array(g, &(st_grammar_array){.rest = {&any, 1}, .max = 5, .unique = true}), 0};
   st_property properties[] = {{TEXT("name"), true, &text, 1},
                               {TEXT("n\"\xC3\xA9"), false, &age, 1},
                               {TEXT("age"), true, &age, 1},
                               {TEXT("tags"), false, &tags, 1},
                               {TEXT("never"), false, NULL, 0}};
   st_dependency needs = {3, 1}; // tags need n"e
-  st_object shape = {.properties = properties,
-                     .n_properties = 5,
-                     .classes = &others,
-                     .n_classes = 1,
-                     .dependencies = &needs,
-                     .n_dependencies = ordered ? 0 : 1,
-                     .min = 2,
-                     .max = 5,
-                     .ordered = ordered};
+  st_grammar_object shape = {.properties = properties,
+                             .n_properties = 5,
+                             .classes = &others,
+                             .n_classes = 1,
+                             .dependencies = &needs,
+                             .n_dependencies = ordered ? 0 : 1,
+                             .min = 2,
+                             .max = 5,
+                             .ordered = ordered};
   st_term blank = st_term_json_space(t, space);
   st_grammar_set_space(g, blank, blank);
   st_grammar_set_root(g, st_node_object(g, &shape));
@@ -394,10 +396,10 @@ static void test_counters(void **state) {
   assert_int_equal(st_grammar_new(NULL, &g, &err), SETUN_OK);
   st_terms *t = st_grammar_terms(g);
   st_node a = st_node_term(g, st_term_text(t, "a", 1)), n = st_node_term(g, st_term_text(t, "1", 1));
-  st_choice rest[] = {{a, 0}, {n, 1}}, first = {n, 1};
-  st_item prefix[] = {{rest, 2}, {&first, 1}};
+  st_value_choice rest[] = {{a, 0}, {n, 1}}, first = {n, 1};
+  st_grammar_item prefix[] = {{rest, 2}, {&first, 1}};
   st_counter counter = {2, 3};
-  st_array shape = {
+  st_grammar_array shape = {
       .prefix = prefix, .n_prefix = 2, .rest = {rest, 2}, .counters = &counter, .n_counters = 1, .min = 1, .max = 5};
   st_grammar_set_root(g, st_node_array(g, &shape));
   VERDICTS(compiled(g), {"[]", false}, {"[1]", false}, {"[1,1]", true}, {"[a,1]", false}, {"[a,1,a,a,1]", true},
