@@ -32,6 +32,7 @@ typedef enum st_frame_op {
   ST_FRAME_VALUE,     // object a in state b
   ST_FRAME_SEPARATOR, // array a in state b: a separator of items, or the end
   ST_FRAME_ITEM,      // array a in state b, which begins at position c
+  ST_FRAME_FREE,      // a: the next free one
 } st_frame_op;
 
 typedef struct st_frame {
@@ -45,7 +46,8 @@ typedef struct st_memo {
   size_t offset;
 } st_memo;
 
-typedef struct st_state { // of an object or an array: words[offset, offset + n)
+typedef struct st_state { // of an object or an array: words[offset, offset + n); without words: free, offset is the
+                          // next
   uint32_t offset, n;
   st_term term; // what may follow a value or an item in this state
   bool has_term;
@@ -144,6 +146,8 @@ typedef struct st_engine {
 
   st_frame *frames;
   size_t n_frames, frames_capacity;
+  bool *kept; // of each frame: a text reached it
+  size_t kept_capacity;
   uint32_t *frame_slots;
   size_t n_frame_slots;
   uint32_t *words;
@@ -152,6 +156,9 @@ typedef struct st_engine {
   size_t n_states, states_capacity;
   uint32_t *state_slots;
   size_t n_state_slots;
+  uint32_t free_frame, free_state; // the first of those that are free
+  size_t n_free_frames, n_free_states;
+  size_t trim_at; // how many frames or states there are before they are freed
   st_memo *memos; // open addressing; offset SIZE_MAX: free
   size_t n_memos, n_memo_slots;
   st_configs pool;
@@ -180,6 +187,10 @@ bool st_engine_reserve(st_engine *e, void *items, size_t *capacity, size_t need,
 bool st_engine_count(st_engine *e); // counts the engine's memory against its limit
 uint32_t st_engine_frame(st_engine *e, st_frame frame);
 uint32_t st_engine_state(st_engine *e, const uint32_t *words, uint32_t n); // id of an object's or array's state
+void st_engine_keep(st_engine *e, const st_config *configs, size_t n);     // a matcher refers to them from now on
+// Frees the frames and states to which no matcher refers when there are many. False: failed.
+bool st_engine_trim_places(st_engine *e);
+void st_engine_forget(st_engine *e); // drops the stored results of what follows frames
 void st_engine_push(st_engine *e, uint32_t what, uint32_t a, uint32_t stack);
 // Adds a configuration to the closure: what may follow it if the term may end, and the configuration itself if the term
 // may continue.

@@ -207,6 +207,7 @@ static bool fill(st_matcher *m, uint32_t *bits, bool *may_end) {
   for (size_t i = 0; i < n; i++) *may_end |= now[i].stack == ST_STACK_END;
   st_engine_trim_sets(e);
   st_engine_trim_insides(e);
+  if (!st_engine_trim_places(e)) return false;
   if (!st_engine_set(e, now, n, &set)) return false;
   const uint32_t *kept = e->sets.items[set].mask;
   if (kept) {

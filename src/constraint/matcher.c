@@ -33,6 +33,7 @@ setun_status st_constraint_compile(st_grammar *grammar, const st_token_trie *tri
   }
   st_engine_begin(&c->engine, c->engine.g->root, ST_STACK_ROOT, &c->start);
   status = st_constraint_status(c, err);
+  if (!status) st_engine_keep(&c->engine, c->start.items, c->start.n);
   if (status)
     st_constraint_release(c);
   else
@@ -160,7 +161,9 @@ static bool read_token(st_matcher *m, int32_t token, const char *bytes, size_t n
   e->position = m->length + n;
   if (!st_engine_token(e, &m->configs, from, count, token, &m->walk)) return false;
   st_engine_merge(e, &m->walk, 0);
-  return !e->failure.code;
+  if (e->failure.code) return false;
+  st_engine_keep(e, m->walk.items, m->walk.n);
+  return true;
 }
 
 static setun_status add_step(st_matcher *m, size_t n, bool ended, setun_error *err) {
@@ -242,6 +245,7 @@ setun_status st_matcher_accept_bytes(st_matcher *m, const char *bytes, size_t n,
   pthread_mutex_lock(&m->c->lock);
   st_terms_begin_steps(m->c->engine.t);
   bool read = read_bytes(m, bytes, n);
+  if (read) st_engine_keep(&m->c->engine, m->walk.items, m->walk.n);
   status = st_constraint_status(m->c, err);
   pthread_mutex_unlock(&m->c->lock);
   if (status || !read) return status ? status : st_fail_memory(err, "a matcher");

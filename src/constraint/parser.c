@@ -12,13 +12,13 @@ bool st_engine_fail(st_engine *e, setun_status code, const char *message) {
 }
 
 static size_t own_bytes(const st_engine *e) {
-  return e->frames_capacity * sizeof *e->frames + e->n_frame_slots * sizeof(uint32_t) +
-         e->words_capacity * sizeof *e->words + e->states_capacity * sizeof *e->states +
-         e->n_state_slots * sizeof(uint32_t) + e->n_memo_slots * sizeof *e->memos +
-         e->pool.capacity * sizeof *e->pool.items + e->work_capacity * sizeof *e->work +
-         e->n_visited * sizeof *e->visited + e->sets.kept + e->sets.capacity * sizeof *e->sets.items +
-         e->sets.configs.capacity * sizeof(st_config) + e->sets.n_slots * sizeof(uint32_t) +
-         st_insides_bytes(&e->insides);
+  return e->frames_capacity * sizeof *e->frames + e->kept_capacity * sizeof *e->kept +
+         e->n_frame_slots * sizeof(uint32_t) + e->words_capacity * sizeof *e->words +
+         e->states_capacity * sizeof *e->states + e->n_state_slots * sizeof(uint32_t) +
+         e->n_memo_slots * sizeof *e->memos + e->pool.capacity * sizeof *e->pool.items +
+         e->work_capacity * sizeof *e->work + e->n_visited * sizeof *e->visited + e->sets.kept +
+         e->sets.capacity * sizeof *e->sets.items + e->sets.configs.capacity * sizeof(st_config) +
+         e->sets.n_slots * sizeof(uint32_t) + st_insides_bytes(&e->insides);
 }
 
 size_t st_engine_bytes(const st_engine *e) {
@@ -48,75 +48,12 @@ static bool add_config(st_engine *e, st_configs *out, st_config config) {
 
 void st_engine_close(st_engine *e) {
   st_grammar_free(e->g);
-  st_free(e->rules), st_free(e->productions), st_free(e->frames), st_free(e->frame_slots), st_free(e->words);
+  st_free(e->rules), st_free(e->productions), st_free(e->frames), st_free(e->kept), st_free(e->frame_slots),
+      st_free(e->words);
   st_free(e->states), st_free(e->state_slots), st_free(e->memos), st_free(e->pool.items), st_free(e->work);
   st_free(e->visited);
   st_engine_free_sets(e);
   st_engine_free_insides(e);
-}
-
-// ---- hash-consing ----
-
-// Doubles a table of ids when it is half full; `hash` gives an id's hash.
-static bool grow_table(st_engine *e, uint32_t **slots, size_t *n_slots, size_t n,
-                       uint64_t (*hash)(const st_engine *, size_t)) {
-  if (n * 2 < *n_slots) return true;
-  size_t size = *n_slots ? 2 * *n_slots : 256;
-  uint32_t *table = st_calloc(size, sizeof *table);
-  if (!table) return st_engine_fail(e, SETUN_ERROR_MEMORY, "out of memory for the parser of a constraint");
-  for (size_t i = 0; i < n; i++) {
-    size_t at = hash(e, i) & (size - 1);
-    while (table[at]) at = (at + 1) & (size - 1);
-    table[at] = (uint32_t)i + 1;
-  }
-  st_free(*slots);
-  *slots = table;
-  *n_slots = size;
-  return st_engine_count(e);
-}
-
-static uint64_t frame_hash(const st_engine *e, size_t i) {
-  return st_hash(ST_HASH_START, &e->frames[i], sizeof *e->frames);
-}
-static uint64_t state_hash(const st_engine *e, size_t i) {
-  return st_hash(ST_HASH_START, e->words + e->states[i].offset, e->states[i].n * sizeof *e->words);
-}
-
-uint32_t st_engine_frame(st_engine *e, st_frame frame) {
-  if (!grow_table(e, &e->frame_slots, &e->n_frame_slots, e->n_frames, frame_hash)) return ST_STACK_ROOT;
-  size_t mask = e->n_frame_slots - 1, at = st_hash(ST_HASH_START, &frame, sizeof frame) & mask;
-  for (; e->frame_slots[at]; at = (at + 1) & mask) {
-    if (!memcmp(&e->frames[e->frame_slots[at] - 1], &frame, sizeof frame)) return e->frame_slots[at] - 1;
-  }
-  if (e->n_frames >= e->limits.max_stacks) {
-    if (!e->failure.code) {
-      st_fail(&e->failure, SETUN_ERROR_LIMIT, "the constraint needs more than %u nested places", e->limits.max_stacks);
-    }
-    return ST_STACK_ROOT;
-  }
-  if (!st_engine_reserve(e, &e->frames, &e->frames_capacity, e->n_frames + 1, sizeof frame)) return ST_STACK_ROOT;
-  e->frames[e->n_frames++] = frame;
-  return e->frame_slots[at] = (uint32_t)e->n_frames, e->frame_slots[at] - 1;
-}
-
-uint32_t st_engine_state(st_engine *e, const uint32_t *words, uint32_t n) {
-  if (!grow_table(e, &e->state_slots, &e->n_state_slots, e->n_states, state_hash)) return 0;
-  size_t mask = e->n_state_slots - 1, at = st_hash(ST_HASH_START, words, n * sizeof *words) & mask;
-  for (; e->state_slots[at]; at = (at + 1) & mask) {
-    st_state s = e->states[e->state_slots[at] - 1];
-    if (s.n == n && !memcmp(e->words + s.offset, words, n * sizeof *words)) return e->state_slots[at] - 1;
-  }
-  if (e->n_words + n > UINT32_MAX || e->n_states >= e->limits.max_stacks) {
-    return st_engine_fail(e, SETUN_ERROR_LIMIT, "the constraint needs too many states of objects and arrays");
-  }
-  if (!st_engine_reserve(e, &e->words, &e->words_capacity, e->n_words + n, sizeof *words) ||
-      !st_engine_reserve(e, &e->states, &e->states_capacity, e->n_states + 1, sizeof *e->states)) {
-    return 0;
-  }
-  memcpy(e->words + e->n_words, words, n * sizeof *words);
-  e->states[e->n_states++] = (st_state){.offset = (uint32_t)e->n_words, .n = n};
-  e->n_words += n;
-  return e->state_slots[at] = (uint32_t)e->n_states, e->state_slots[at] - 1;
 }
 
 // ---- the work list of one closure: each item once ----
@@ -271,6 +208,7 @@ static void end_frame(st_engine *e, uint32_t stack, uint32_t mark, st_configs *o
   case ST_FRAME_VALUE: st_object_value(e, f, out); return;
   case ST_FRAME_SEPARATOR: st_array_separator(e, f, mark, out); return;
   case ST_FRAME_ITEM: st_array_item(e, f, out); return;
+  case ST_FRAME_FREE: return;
   }
 }
 
@@ -348,6 +286,12 @@ static bool grow_memos(st_engine *e) {
   }
   st_free(old);
   return true;
+}
+
+void st_engine_forget(st_engine *e) {
+  for (size_t i = 0; i < e->n_memo_slots; i++) e->memos[i].offset = SIZE_MAX;
+  e->n_memos = 0;
+  e->pool.n = 0;
 }
 
 static bool add_memo(st_engine *e, const st_memo *m, st_configs *out) {

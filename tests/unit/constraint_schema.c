@@ -378,6 +378,59 @@ static void test_long_counts(void **state) {
   }
 }
 
+enum { MATCHERS = 2, FEW_PLACES = 500 };
+
+// The masks of both constraints at this place are the same.
+static void same_masks(st_matcher *const m[MATCHERS], uint32_t *bits[MATCHERS], size_t words) {
+  setun_error err = {0};
+  for (int i = 0; i < MATCHERS; i++) {
+    if (st_matcher_mask(m[i], bits[i], words, &err)) fail_msg("constraint %d: %s", i, err.message);
+  }
+  assert_memory_equal(bits[0], bits[1], words * sizeof *bits[0]);
+}
+
+// Places that only tokens which were not chosen led to are freed: a text may be long, and those that others have
+// reached, or that are taken back to, stay.
+static void test_places(void **state) {
+  (void)state;
+  const st_constraint_limits limits[MATCHERS] = {{0}, {.max_stacks = FEW_PLACES}};
+  static const char *const pieces[] = {"\"a", "%d\"", ":{\"b", "\":[1,", "\"x\",{", "}]},", NULL};
+  size_t words = st_mask_words(st_token_trie_size(shared.trie));
+  st_matcher *m[MATCHERS], *early[MATCHERS];
+  uint32_t *bits[MATCHERS];
+  setun_error err = {0};
+  for (int i = 0; i < MATCHERS; i++) {
+    st_constraint *c = NULL;
+    assert_int_equal(compile_within(&limits[i], "{\"type\":\"object\"}", 0, NULL, &c, &err), SETUN_OK);
+    assert_int_equal(st_matcher_new(c, &m[i], &err), SETUN_OK);
+    st_constraint_release(c);
+    bits[i] = malloc(words * sizeof *bits[i]);
+    assert_int_equal(st_matcher_accept_bytes(m[i], "{\"early\":[{\"x\":", 15, &err), SETUN_OK);
+    assert_int_equal(st_matcher_copy(m[i], &early[i], &err), SETUN_OK);
+    assert_int_equal(st_matcher_accept_bytes(m[i], "1}],", 4, &err), SETUN_OK);
+  }
+  for (int member = 0; member < 40; member++) {
+    for (const char *const *piece = pieces; *piece; piece++) {
+      char text[32];
+      int n = strcmp(*piece, "%d\"") ? snprintf(text, sizeof text, "%s", *piece)
+                                     : snprintf(text, sizeof text, "%d\"", member);
+      for (int i = 0; i < MATCHERS; i++) {
+        if (st_matcher_accept_bytes(m[i], text, (size_t)n, &err)) fail_msg("%s: %s", text, err.message);
+      }
+      same_masks(m, bits, words);
+    }
+  }
+  for (int i = 0; i < MATCHERS; i++) assert_int_equal(st_matcher_rollback(m[i], 204, &err), SETUN_OK);
+  same_masks(m, bits, words);
+  same_masks(early, bits, words);
+  for (int i = 0; i < MATCHERS; i++) {
+    assert_int_equal(st_matcher_accept_bytes(m[i], "\"early\"", 7, &err), SETUN_ERROR_ARGUMENT); // it is written
+    assert_int_equal(st_matcher_accept_bytes(early[i], "2}]}", 4, &err), SETUN_OK);
+    assert_true(st_matcher_may_end(early[i]));
+    st_matcher_free(m[i]), st_matcher_free(early[i]), free(bits[i]);
+  }
+}
+
 // What grows without bound is refused, or compiled within the limits; nothing crashes.
 static void test_limits(void **state) {
   (void)state;
@@ -412,17 +465,10 @@ static void test_limits(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_verdicts),
-      cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_samples),
-      cmocka_unit_test(test_order),
-      cmocka_unit_test(test_json),
-      cmocka_unit_test(test_embedded),
-      cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_named_limits),
-      cmocka_unit_test(test_long_counts),
-      cmocka_unit_test(test_exhausted),
-      cmocka_unit_test(test_ordered_minimum),
+      cmocka_unit_test(test_verdicts),    cmocka_unit_test(test_refused),   cmocka_unit_test(test_samples),
+      cmocka_unit_test(test_order),       cmocka_unit_test(test_json),      cmocka_unit_test(test_embedded),
+      cmocka_unit_test(test_limits),      cmocka_unit_test(test_places),    cmocka_unit_test(test_named_limits),
+      cmocka_unit_test(test_long_counts), cmocka_unit_test(test_exhausted), cmocka_unit_test(test_ordered_minimum),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
