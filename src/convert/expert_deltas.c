@@ -80,7 +80,7 @@ static uint64_t matrix_bytes(const st_conversion *p, const st_layer_deltas *l, i
 
 // ---- measuring ----------------------------------------------------------------------------------------------------
 
-// Codes that are not 0: what the expert differs in from a matrix of zeros.
+// The number of codes that are not 0, by which the expert differs from a matrix of zeros.
 static uint64_t count_nonzero(const uint8_t *codes, size_t n) {
   uint8_t zeros[4096]; // code 1
   memset(zeros, 0x55, sizeof zeros);
@@ -301,8 +301,9 @@ static setun_status write_pair(const st_conversion *p, const st_layer_deltas *l,
                                const uint8_t *codes, st_output *out, setun_error *err) {
   size_t bytes = (size_t)bytes_of(pair);
   const uint8_t *first = codes + pair->first * l->record, *second = codes + pair->second * l->record;
-  uint8_t *all = st_malloc(bytes, 1), *string = all + ST_DELTA_HEADER;
+  uint8_t *all = st_malloc(bytes, 1);
   if (!all) return st_fail_memory(err, "the deltas");
+  uint8_t *string = all + ST_DELTA_HEADER;
   for (int i = 0; i < ST_DELTA_MATRICES; i++) {
     const st_trit_delta *d = &pair->matrices[i];
     size_t n = (size_t)matrix_bytes(p, l, i);
