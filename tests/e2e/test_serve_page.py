@@ -475,6 +475,8 @@ class ConversationsTest(PageCase):
         self.browser.reload()
         self.wait("document.querySelector('.assistant .body')?.innerText.includes('word20')")
         self.assertIn("stopped", self.browser.run("return document.querySelector('.assistant .stats').textContent"))
+        self.proxy.answer = sse({"content": "More."})
+        self.send("On")  # the conversation is saved with the next change, if not by the page that was left
         self.assertEqual(self.saved()[0]["nodes"][1]["state"], "stopped")
 
     def test_conversations(self):
