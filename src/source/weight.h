@@ -56,9 +56,10 @@ typedef struct st_weight {
   float latent_scale;     // that mean if known, see st_weight_measure; otherwise 0
 } st_weight;
 
-// A convolution [channels, taps, 1], as MLX has it, instead of [channels, 1, taps]: the same bytes.
+// A convolution [channels, taps, 1], as MLX has it, instead of [channels, 1, taps]: the same bytes. With one tap the
+// two cannot be told apart; it is the official class's then.
 static inline bool st_weight_is_channel_last(const st_tensor *t) {
-  return t->n_dims == 3 && t->dims[0] == 1;
+  return t->n_dims == 3 && t->dims[0] == 1 && t->dims[1] > 1;
 }
 
 // Ternary as the model uses it: a ternary format, or latent floats.

@@ -51,6 +51,21 @@ class MlxTest(Case):
         self.twins("qwen35", 4, 32, "BF16", hybrid=True)
         self.twins("qwen3-next", 4, 32, "F16", hybrid=True)
 
+    def test_one_tap(self):
+        """A convolution of one tap has the same shape in both orders: its norms are the official class's."""
+        put, zeros = {}, {}
+        for name, (dtype, shape, content) in edit.safetensors(os.path.join(hf("qwen35"), "model.safetensors")).items():
+            if name.endswith("conv1d.weight"):
+                size = len(content) // shape[0] // shape[2]
+                last = [content[i:i + size] for i in range((shape[2] - 1) * size, len(content), shape[2] * size)]
+                put[name] = (dtype, [shape[0], 1, 1], b"".join(last))
+                zeros[name] = (dtype, shape, b"".join(bytes((shape[2] - 1) * size) + tap for tap in last))
+        with tempfile.TemporaryDirectory() as folder:
+            one, four = os.path.join(folder, "one"), os.path.join(folder, "four")
+            edit.checkpoint(hf("qwen35"), one, config={"linear_conv_kernel_dim": 1}, put=put)
+            edit.checkpoint(hf("qwen35"), four, put=zeros)
+            self.compare(one, four)
+
     def test_mxfp4(self):
         """gpt-oss's blocks under MLX's names: gate and up separate."""
         config = {"quantization_config": None, "quantization": {"bits": 4, "group_size": 32, "mode": "mxfp4"}}
