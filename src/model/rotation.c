@@ -38,7 +38,25 @@ static setun_status fail(const declaration *d, const char *name, const char *exp
   return st_fail(d->err, SETUN_ERROR_UNSUPPORTED, "%s: expected %s, found %s", key_of(d, name).text, expected, found);
 }
 
+static setun_status fail_number(const declaration *d, const char *name, const char *expected, double found) {
+  char text[32];
+  snprintf(text, sizeof text, "%.15g", found);
+  return fail(d, name, expected, text);
+}
+
+static setun_status fail_text(const declaration *d, const char *name, const char *expected, st_text found) {
+  char text[80];
+  snprintf(text, sizeof text, found.data ? "\"%.*s\"" : "none", (int)(found.length < 64 ? found.length : 64),
+           found.data ? found.data : "");
+  return fail(d, name, expected, text);
+}
+
 // ---- values -------------------------------------------------------------------------------------------------------
+
+static bool has(const declaration *d, const char *name) {
+  return d->object ? st_json_find(d->object, name) != NULL
+                   : st_metadata_find(&d->d->metadata, key_of(d, name).text) != NULL;
+}
 
 static setun_status read_u32(const declaration *d, const char *name, uint32_t most, uint32_t *out) {
   return d->object ? st_json_u32(d->object, name, 0, most, out, d->err)
@@ -65,12 +83,8 @@ static bool is(st_text text, const char *word) {
 // A key with only one valid value.
 static setun_status need_text(const declaration *d, const char *name, const char *word) {
   st_text text = {0};
-  char found[80];
   setun_status s = read_text(d, name, &text);
-  if (s != SETUN_OK || is(text, word)) return s;
-  snprintf(found, sizeof found, text.data ? "\"%.*s\"" : "none", (int)(text.length < 64 ? text.length : 64),
-           text.data ? text.data : "");
-  return fail(d, name, word, found);
+  return s != SETUN_OK || is(text, word) ? s : fail_text(d, name, word, text);
 }
 
 // The number of elements of a list of numbers or texts; 0 where it is absent.
@@ -116,13 +130,13 @@ static setun_status read_widths(const declaration *d, st_rotation *r, uint64_t *
   size_t n;
   setun_status s = list_of(d, "sign_widths", false, &meta, &json, &n);
   if (s != SETUN_OK) return s;
-  if (!n || n > MOST_WIDTHS) return fail(d, "sign_widths", "1 to 64 widths", n ? "more" : "none");
+  if (!n || n > MOST_WIDTHS) return fail_number(d, "sign_widths", "1 to 64 widths", (double)n);
   if (!(r->widths = st_malloc(n, sizeof *r->widths))) return st_fail_memory(d->err, "the signs");
   *total = 0;
   for (size_t i = 0; i < n; i++) {
     double w = number_at(meta, json, i);
     if (!(w >= 1 && w <= INT32_MAX) || w != (double)(uint32_t)w || (uint32_t)w % r->block) {
-      return fail(d, "sign_widths", "multiples of block_size", "another width");
+      return fail_number(d, "sign_widths", "multiples of block_size", w);
     }
     for (uint32_t k = 0; k < r->n_widths; k++) {
       if (r->widths[k] == (uint32_t)w) return fail(d, "sign_widths", "each width once", "one twice");
@@ -141,11 +155,15 @@ static setun_status read_signs(const declaration *d, st_rotation *r) {
   setun_status s = read_widths(d, r, &total);
   if (s == SETUN_OK) s = list_of(d, "sign_values", false, &meta, &json, &n);
   if (s != SETUN_OK) return s;
-  if (n != total) return fail(d, "sign_values", "as many as the sum of sign_widths", n < total ? "fewer" : "more");
+  if (n != total) {
+    char expected[64];
+    snprintf(expected, sizeof expected, "%llu, the sum of sign_widths", (unsigned long long)total);
+    return fail_number(d, "sign_values", expected, (double)n);
+  }
   if (!(r->signs = st_malloc(n, sizeof *r->signs))) return st_fail_memory(d->err, "the signs");
   for (size_t i = 0; i < n; i++) {
     double v = number_at(meta, json, i);
-    if (v != 1 && v != -1) return fail(d, "sign_values", "1 and -1", "another number");
+    if (v != 1 && v != -1) return fail_number(d, "sign_values", "1 and -1", v);
     r->signs[i] = (float)v;
   }
   return SETUN_OK;
@@ -157,14 +175,14 @@ static setun_status read_sign_mode(const declaration *d, st_rotation *r) {
   if (s != SETUN_OK) return s;
   r->has_signs = is(mode, "explicit");
   if (r->has_signs) return read_signs(d, r);
-  if (!is(mode, "identity")) return fail(d, "sign_mode", "identity or explicit", mode.data ? "another mode" : "none");
+  if (!is(mode, "identity")) return fail_text(d, "sign_mode", "identity or explicit", mode);
   static const char *const arrays[] = {"sign_widths", "sign_values"};
   for (size_t i = 0; i < 2; i++) {
     const st_meta *meta;
     const st_json *json;
     size_t n;
     if ((s = list_of(d, arrays[i], false, &meta, &json, &n)) != SETUN_OK) return s;
-    if (meta || json) return fail(d, arrays[i], "no signs with sign_mode identity", "them");
+    if (meta || json) return fail(d, arrays[i], "no signs with sign_mode identity", "some");
   }
   return SETUN_OK;
 }
@@ -285,7 +303,8 @@ static setun_status check_known(const declaration *d, const char *name) {
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     if (!strcmp(known[i], name)) return SETUN_OK;
   }
-  return fail(d, name, "a key that versions 1 and 2 have", "it");
+  return st_fail(d->err, SETUN_ERROR_UNSUPPORTED, "%s: expected a key of version 1 or 2, found an unknown one",
+                 key_of(d, name).text);
 }
 
 // Whether there is a declaration, and whether all its keys are known.
@@ -308,14 +327,16 @@ static setun_status find(const declaration *d, bool *found) {
 static setun_status read_version(const declaration *d, st_rotation *r) {
   uint32_t version = 0;
   setun_status s = read_u32(d, "version", UINT32_MAX, &version);
-  if (s == SETUN_OK && version != 1 && version != 2) s = fail(d, "version", "1 or 2", version ? "another" : "none");
+  if (s == SETUN_OK && !has(d, "version")) s = fail(d, "version", "1 or 2", "none");
+  if (s == SETUN_OK && version != 1 && version != 2) s = fail_number(d, "version", "1 or 2", version);
   if (s == SETUN_OK) s = read_bool(d, "tied_output", &r->tied_output);
   if (s == SETUN_OK && r->tied_output != (version == 2)) {
     s = fail(d, "tied_output", "true only in version 2", r->tied_output ? "true" : "false");
   }
   if (s == SETUN_OK) s = read_u32(d, "block_size", MOST_BLOCK, &r->block);
+  if (s == SETUN_OK && !has(d, "block_size")) s = fail(d, "block_size", "a power of two", "none");
   if (s == SETUN_OK && (!r->block || (r->block & (r->block - 1)))) {
-    s = fail(d, "block_size", "a power of two", r->block ? "another number" : "none");
+    s = fail_number(d, "block_size", "a power of two", r->block);
   }
   return s;
 }
