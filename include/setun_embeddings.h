@@ -20,18 +20,20 @@ extern "C" {
 SETUN_API const char *setun_pooling_name(setun_pooling pooling);
 
 typedef struct setun_embedding_info {
-  size_t size;           /* of this struct */
-  uint32_t n_dimensions; /* floats of an embedding */
-  uint32_t n_ctx;        /* most tokens of a text, from the files */
-  uint32_t n_dense;      /* dense matrices after the pooling */
-  setun_pooling pooling; /* what SETUN_POOLING_MODEL means; SETUN_POOLING_OFF: the files say that whole texts are not
-                            pooled, so one must be chosen */
-  const char *source;    /* the source of that: "modules.json", "pooling_type"; NULL: none */
-  bool bidirectional;    /* attention is bidirectional: a text is computed in one pass */
-  bool nested;           /* a prefix of an embedding's floats, divided by its length, is an embedding too */
-  size_t n_prompts;      /* see setun_model_get_prompt */
-  const char *prompt;    /* the name of the default prompt; NULL: none */
-  bool no_text;          /* the model makes only embeddings: it is bidirectional, or has no head */
+  size_t size;             /* of this struct */
+  uint32_t n_dimensions;   /* floats of an embedding */
+  uint32_t n_ctx;          /* most tokens of a text, from the files */
+  uint32_t n_dense;        /* dense matrices after the pooling */
+  setun_pooling pooling;   /* what SETUN_POOLING_MODEL means; SETUN_POOLING_OFF: the files say that whole texts are not
+                              pooled, so one must be chosen */
+  const char *source;      /* the source of that: "modules.json", "pooling_type"; NULL: none */
+  bool bidirectional;      /* attention is bidirectional: a text is computed in one pass */
+  bool nested;             /* a prefix of an embedding's floats, divided by its length, is an embedding too */
+  size_t n_prompts;        /* see setun_model_get_prompt */
+  const char *prompt;      /* the name of the default prompt; NULL: none */
+  bool no_text;            /* the model makes only embeddings: it is bidirectional, or has no head */
+  const uint32_t *lengths; /* [n_lengths] of `nested` embeddings: the only lengths of such prefixes; NULL: any */
+  size_t n_lengths;
 } setun_embedding_info;
 
 /* Its texts live as long as the model. For a vocabulary only the prompts are known; the rest is 0 and NULL. */

@@ -126,6 +126,11 @@ static bool read_dimensions(job *j, const st_json *body, problem *p) {
     return invalid(p, "dimensions", "dimensions: expected %u, since the model's vectors cannot be cut, found %u",
                    info->n_dimensions, (unsigned)x);
   }
+  bool listed = !info->n_lengths || (uint32_t)x == info->n_dimensions;
+  for (size_t i = 0; i < info->n_lengths; i++) listed = listed || info->lengths[i] == (uint32_t)x;
+  if (!listed) {
+    return invalid(p, "dimensions", "dimensions: expected a length that the model's files list, found %u", (unsigned)x);
+  }
   j->embedding.params.n_dimensions = (uint32_t)x;
   return true;
 }

@@ -10,7 +10,8 @@
 
 // The parts of schemas that depend on the model, if there is only one; otherwise values that hold for all models.
 typedef struct model_facts {
-  int64_t last_token, least_dimensions, most_dimensions;
+  int64_t last_token;
+  setun_embedding_info embeddings;
   bool empty_prompt, empty_input; // whether an empty text has tokens
 } model_facts;
 
@@ -142,8 +143,7 @@ static void see_model(const server_model *about, bool loading, server *s, void *
   (void)loading;
   if (!s || models_are_chosen(s->models)) return;
   facts->last_token = (int64_t)s->info.n_vocab - 1;
-  facts->most_dimensions = s->embeddings.n_dimensions;
-  facts->least_dimensions = s->embeddings.nested ? 1 : facts->most_dimensions;
+  facts->embeddings = s->embeddings;
   facts->empty_prompt = setun_tokenize(s->model, "", 0, SETUN_TOKENIZE_BOS, NULL, 0, &n, NULL) == SETUN_OK && n;
   facts->empty_input =
       setun_tokenize(s->model, "", 0, SETUN_TOKENIZE_BOS | SETUN_TOKENIZE_EOS, NULL, 0, &n, NULL) == SETUN_OK && n;
@@ -190,6 +190,18 @@ static st_json integer_schema(st_json *root, int64_t least, int64_t most) {
   return schema;
 }
 
+static st_json dimensions_schema(st_json *root, const setun_embedding_info *e) {
+  st_json schema = integer_schema(root, e->nested ? 1 : e->n_dimensions, e->n_dimensions),
+          lengths = st_json_make_array();
+  if (!e->n_lengths) return schema;
+  st_json_push(root, &lengths, st_json_make_integer(e->n_dimensions));
+  for (size_t i = 0; i < e->n_lengths; i++) {
+    if (e->lengths[i] != e->n_dimensions) st_json_push(root, &lengths, st_json_make_integer(e->lengths[i]));
+  }
+  put(root, &schema, "enum", lengths);
+  return schema;
+}
+
 static st_json token_text_schema(st_json *root, const model_facts *facts) {
   st_json schema = st_json_make_object();
   st_buffer pattern = {0};
@@ -201,12 +213,12 @@ static st_json token_text_schema(st_json *root, const model_facts *facts) {
 
 static st_json components_value(st_json *root, server *s) {
   st_json value = st_json_make_object(), schemas = st_json_make_object(), schemes = st_json_make_object();
-  model_facts facts = {INT32_MAX, 1, INT32_MAX, true, true};
+  model_facts facts = {INT32_MAX, {.n_dimensions = INT32_MAX, .nested = true}, true, true};
   models_each(s->models, see_model, &facts);
   for (const embedded_file *f = schema_files; f->name; f++) add_members(root, &schemas, f);
   put(root, &schemas, "Token", integer_schema(root, 0, facts.last_token));
   put(root, &schemas, "TokenText", token_text_schema(root, &facts));
-  put(root, &schemas, "Dimensions", integer_schema(root, facts.least_dimensions, facts.most_dimensions));
+  put(root, &schemas, "Dimensions", dimensions_schema(root, &facts.embeddings));
   put(root, &schemas, "PromptText", text_schema(root, facts.empty_prompt));
   put(root, &schemas, "InputText", text_schema(root, facts.empty_input));
   put(root, &schemes, "key", parsed(root, "{\"type\":\"http\",\"scheme\":\"bearer\"}"));

@@ -54,7 +54,8 @@ class ContextParams(ctypes.Structure):
 
 class EmbeddingInfo(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("n_dimensions", c_uint32), ("n_ctx", c_uint32), ("n_dense", c_uint32), ("pooling", c_int),
-                ("source", c_char_p), ("bidirectional", c_bool), ("nested", c_bool), ("n_prompts", c_size_t), ("prompt", c_char_p), ("no_text", c_bool)]
+                ("source", c_char_p), ("bidirectional", c_bool), ("nested", c_bool), ("n_prompts", c_size_t), ("prompt", c_char_p), ("no_text", c_bool),
+                ("lengths", POINTER(c_uint32)), ("n_lengths", c_size_t)]
 
 
 class EmbeddingParams(ctypes.Structure):

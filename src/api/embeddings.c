@@ -24,7 +24,9 @@ setun_status setun_model_get_embedding_info(const setun_model *model, setun_embe
                                 .nested = e->nested,
                                 .n_prompts = model->prompts.n,
                                 .prompt = model->prompts.chosen,
-                                .no_text = h->bidirectional || h->headless};
+                                .no_text = h->bidirectional || h->headless,
+                                .lengths = e->n_lengths ? e->lengths : NULL,
+                                .n_lengths = e->n_lengths};
   return ST_FILL(info, &found);
 }
 

@@ -164,6 +164,52 @@ static setun_status read_module(const st_directory *d, uint32_t index, st_hparam
                  "modules.json: expected Transformer, Pooling, Dense and Normalize in this order, found another order");
 }
 
+// Whether embeddings may be cut, and to which lengths; as in vLLM, a list allows those alone.
+static setun_status read_lengths(const st_json *config, st_hparams *h, setun_error *err) {
+  static const char key[] = "matryoshka_dimensions";
+  st_embedding *e = &h->embedding;
+  const st_json *list = st_json_get(config, key);
+  uint32_t width = st_embedding_width(h);
+  setun_status s = st_json_bool(config, "is_matryoshka", &e->nested, err);
+  if (s != SETUN_OK || !list) return s;
+  if (!st_json_is_array(list) || st_json_size(list) > ST_LENGTHS_MOST) {
+    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected a list of at most %d lengths, found %s", key,
+                   ST_LENGTHS_MOST, st_json_is_array(list) ? "more" : st_json_kind(list));
+  }
+  for (size_t i = 0; i < st_json_size(list); i++) {
+    const st_json *item = st_json_at(list, i);
+    double n = st_json_number(item);
+    if (!st_json_is_number(item) || !(n >= 1 && n <= width) || n != (double)(uint32_t)n) {
+      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected integers from 1 to %u, found another element at index %zu",
+                     key, width, i);
+    }
+    e->lengths[e->n_lengths++] = (uint32_t)n;
+  }
+  if (e->n_lengths) e->nested = true;
+  return SETUN_OK;
+}
+
+setun_status st_embedding_check_length(const st_hparams *h, uint32_t n, setun_error *err) {
+  const st_embedding *e = &h->embedding;
+  uint32_t width = st_embedding_width(h);
+  st_buffer listed = {0};
+  bool allowed = n == width || (n < width && e->nested && !e->n_lengths);
+  for (uint32_t i = 0; i < e->n_lengths; i++) {
+    allowed = allowed || e->lengths[i] == n;
+    if (e->lengths[i] != width) st_buffer_format(&listed, "%u, ", e->lengths[i]);
+  }
+  setun_status s = SETUN_OK;
+  if (!allowed && e->n_lengths) {
+    s = st_fail(err, SETUN_ERROR_ARGUMENT, "n_dimensions: expected one of %s%u, found %u",
+                listed.data ? listed.data : "", width, n);
+  } else if (!allowed) {
+    s = st_fail(err, SETUN_ERROR_ARGUMENT, "n_dimensions: expected %s%u%s, found %u", e->nested ? "at most " : "",
+                width, e->nested ? "" : ", since the model's vectors cannot be cut", n);
+  }
+  st_buffer_free(&listed);
+  return s;
+}
+
 static setun_status read_modules(const st_directory *d, st_hparams *h, setun_error *err) {
   setun_status s = SETUN_OK;
   for (uint32_t i = 0; i < d->n_modules && s == SETUN_OK; i++) {
@@ -173,9 +219,7 @@ static setun_status read_modules(const st_directory *d, st_hparams *h, setun_err
   if (s == SETUN_OK && d->n_modules && !h->embedding.source) {
     s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "modules.json: expected a Pooling module, found none");
   }
-  const st_json *nested = st_json_get(d->config, "matryoshka_dimensions"); // as in vLLM
-  if (s == SETUN_OK) s = st_json_bool(d->config, "is_matryoshka", &h->embedding.nested, err);
-  if (st_json_size(nested)) h->embedding.nested = true;
+  if (s == SETUN_OK) s = read_lengths(d->config, h, err);
   return s;
 }
 

@@ -9,6 +9,8 @@ setun_status st_embedding_read(const st_directory *directory, st_hparams *h, set
 
 // Floats in an embedding.
 uint32_t st_embedding_width(const st_hparams *h);
+// Whether the model's embeddings may have only their first `n` floats; SETUN_ERROR_ARGUMENT if not.
+setun_status st_embedding_check_length(const st_hparams *h, uint32_t n, setun_error *err);
 // The model's default pooling; SETUN_POOLING_OFF: its files say that it does not pool.
 setun_pooling st_embedding_pooling(const st_hparams *h);
 

@@ -50,7 +50,7 @@ typedef struct st_delta_params {
 } st_delta_params;
 
 // How hidden states become an embedding; see embedding.h.
-enum { ST_DENSE_MOST = 2 };
+enum { ST_DENSE_MOST = 2, ST_LENGTHS_MOST = 32 };
 typedef struct st_embedding {
   setun_pooling
       pooling; // from the files; SETUN_POOLING_MODEL: not specified; SETUN_POOLING_OFF: whole texts are not pooled
@@ -58,7 +58,9 @@ typedef struct st_embedding {
   uint32_t n_ctx;     // most tokens of a text; 0: as many as the model takes
   bool skips_prompt;  // tokens of a prompt are excluded from the pooling
   bool nested;        // the first elements of an embedding are an embedding themselves
-  uint32_t n_dense;   // matrices applied after the pooling
+  uint32_t n_lengths; // the only numbers of elements for which they are; 0: any
+  uint32_t lengths[ST_LENGTHS_MOST];
+  uint32_t n_dense; // matrices applied after the pooling
   st_shape dense[ST_DENSE_MOST];
 } st_embedding;
 

@@ -144,12 +144,8 @@ setun_status st_embeddings_get(st_embeddings *e, st_run *run, int sequence, uint
   const double *sum = e->sums + (size_t)sequence * e->width;
   const st_hparams *h = &run->model->h;
   uint32_t width = st_embedding_width(h), n = params->n_dimensions ? params->n_dimensions : width;
-  if (n > width || (n < width && !h->embedding.nested)) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "n_dimensions: expected %s%u%s, found %u",
-                   h->embedding.nested ? "at most " : "", width,
-                   h->embedding.nested ? "" : ", since the model's vectors cannot be cut", n);
-  }
-  setun_status s = check(e, p, position, err);
+  setun_status s = st_embedding_check_length(h, n, err);
+  if (s == SETUN_OK) s = check(e, p, position, err);
   if (s != SETUN_OK) return s;
   for (uint32_t t = 0; e->tokens && t < position && s == SETUN_OK; t++) {
     s = finish(e, run, token_states(e, sequence, t), n, params->raw, out + (size_t)t * n, err);

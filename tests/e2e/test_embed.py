@@ -269,6 +269,10 @@ class EmbedTest(Case):
         path = self.copy(QWEN, "nested")
         write_json(dict(read_json(path, "config.json"), matryoshka_dimensions=[32, 64]), path, "config.json")
         whole, part = self.embed(path, "a")[0], self.embed(path, "a", "--dimensions", 64)[0]
+        self.fails(1, "embed", path, "a", "--dimensions", 33, mentions=["n_dimensions", "32, 64, 128", "33"])
+        for bad in ([0], [129], ["32"], 32, [1.5], [1] * 33):
+            write_json(dict(read_json(path, "config.json"), matryoshka_dimensions=bad), path, "config.json")
+            self.fails(1, "embed", path, "a", mentions=["matryoshka_dimensions"])
         length = math.hypot(*whole[:64])
         self.assertLess(max(abs(x / length - y) for x, y in zip(whole, part, strict=False)), 1e-6)
 
