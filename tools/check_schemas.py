@@ -131,7 +131,7 @@ def samples(args):
     import jsonschema_rs
     schemas = sampled_schemas(args)
     answers = drive(args, "sample", [compact(s) for s in schemas], args.seed, args.count)
-    fine = unfinished = refused = wrong = 0
+    fine = unfinished = refused = unjudged = wrong = 0
     errors = collections.Counter()
     for schema, answer in zip(schemas, answers):
         if not answer.startswith("ok"):
@@ -139,7 +139,11 @@ def samples(args):
             if args.verbose:
                 print("REFUSED", compact(schema)[:200], answer[-300:])
             continue
-        validator = jsonschema_rs.validator_for(schema, validate_formats=True)
+        try:
+            validator = jsonschema_rs.validator_for(schema, validate_formats=True)
+        except ValueError:  # the oracle refuses the schema
+            unjudged += 1
+            continue
         for text in answer.split("\t")[1:]:
             if text.endswith("\x1a"):
                 unfinished += 1
@@ -157,7 +161,7 @@ def samples(args):
             if not good:
                 print("WRONG", compact(schema)[:600], text[:400])
     print(f"{len(schemas)} schemas, refused or without a token {refused}; texts valid {fine}, invalid {wrong}, "
-          f"unfinished {unfinished}, interrupted by an error {errors.total()}")
+          f"unfinished {unfinished}, schemas that the oracle refuses {unjudged}, interrupted by an error {errors.total()}")
     for error, n in errors.most_common():
         print(f"{n:6} {error}")
     return wrong
