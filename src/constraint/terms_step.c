@@ -264,26 +264,33 @@ static bool parts_are_empty(st_terms *t, st_term a) {
   return empty;
 }
 
-static bool members_are_empty(st_terms *t, st_term a) {
-  bool empty = true;
-  for (uint32_t i = 0; empty && i < t->entries[a].b; i++) empty = st_term_is_empty(t, t->children[t->entries[a].a + i]);
-  if (!t->failure.code) t->flags[a] |= empty ? ST_TERM_DEAD : ST_TERM_KNOWN;
-  return empty;
+// Begins the search with a term, or with each member of a union: these are searched in turn, since one that matches
+// nothing may have many states. False: one of them is known to match something.
+static bool search_begin(st_terms *t, st_search *s, st_term a) {
+  st_term_entry e = t->entries[a];
+  if (e.kind != ST_KIND_ALT) return search_add(t, s, a, UINT32_MAX);
+  for (uint32_t i = 0; i < e.b && !t->failure.code; i++) {
+    st_term member = t->children[e.a + i];
+    int known = known_emptiness(t, member);
+    if (known > 0) return false;
+    if (known < 0) search_add(t, s, member, UINT32_MAX);
+  }
+  return !t->failure.code;
 }
 
 bool st_term_is_empty(st_terms *t, st_term a) {
   int known = known_emptiness(t, a);
   if (known >= 0) return !known;
   if (t->entries[a].kind == ST_KIND_SEQ) return parts_are_empty(t, a);
-  if (t->entries[a].kind == ST_KIND_ALT) return members_are_empty(t, a);
   st_search s = {0};
-  bool is_empty = search_add(t, &s, a, UINT32_MAX);
+  bool is_empty = search_begin(t, &s, a);
   for (uint32_t i; is_empty && !t->failure.code && (i = search_next(&s)) != UINT32_MAX;) {
     if (!search_visit(t, &s, i)) continue;
     found(t, &s, i);
     is_empty = false;
   }
   for (size_t i = 0; is_empty && !t->failure.code && i < s.n; i++) t->flags[s.items[i].state] |= ST_TERM_DEAD;
+  if (!t->failure.code) t->flags[a] |= is_empty ? ST_TERM_DEAD : ST_TERM_KNOWN;
   search_free(t, &s);
   return is_empty;
 }

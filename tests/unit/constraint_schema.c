@@ -378,6 +378,22 @@ static void test_long_counts(void **state) {
   }
 }
 
+// A member of a union that matches nothing may have many states; those of the others are not left for later.
+static void test_union(void **state) {
+  (void)state;
+  st_matcher *m = matcher_of("{\"type\":\"string\",\"oneOf\":[{\"pattern\":\"customer\"},{\"pattern\":\"maker\"},"
+                             "{\"pattern\":\"operator\"},{\"pattern\":\"admin\"},{\"pattern\":\"designer\"}]}",
+                             0, NULL);
+  static const char *const texts[] = {"\"customer\"", "\"maker\""};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    setun_error err = {0};
+    st_matcher_reset(m);
+    if (st_matcher_accept_bytes(m, texts[i], strlen(texts[i]), &err)) fail_msg("%s: %s", texts[i], err.message);
+    assert_true(st_matcher_may_end(m));
+  }
+  st_matcher_free(m);
+}
+
 enum { MATCHERS = 2, FEW_PLACES = 500 };
 
 // The masks of both constraints at this place are the same.
@@ -465,10 +481,11 @@ static void test_limits(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_verdicts),    cmocka_unit_test(test_refused),   cmocka_unit_test(test_samples),
-      cmocka_unit_test(test_order),       cmocka_unit_test(test_json),      cmocka_unit_test(test_embedded),
-      cmocka_unit_test(test_limits),      cmocka_unit_test(test_places),    cmocka_unit_test(test_named_limits),
-      cmocka_unit_test(test_long_counts), cmocka_unit_test(test_exhausted), cmocka_unit_test(test_ordered_minimum),
+      cmocka_unit_test(test_verdicts),        cmocka_unit_test(test_refused),     cmocka_unit_test(test_samples),
+      cmocka_unit_test(test_order),           cmocka_unit_test(test_json),        cmocka_unit_test(test_embedded),
+      cmocka_unit_test(test_limits),          cmocka_unit_test(test_places),      cmocka_unit_test(test_union),
+      cmocka_unit_test(test_named_limits),    cmocka_unit_test(test_long_counts), cmocka_unit_test(test_exhausted),
+      cmocka_unit_test(test_ordered_minimum),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
