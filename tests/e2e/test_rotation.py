@@ -50,6 +50,10 @@ class RotationTest(FolderCase):
         for listed in ([], names + names[:1], names + ["blk.9.attn_q.weight"], names + ["blk.0.attn_norm.weight"],
                        names + ["token_embd.weight"], names + ["blk.0.ffn_gate_inp.weight"], names + ["other.weight"], [1]):
             self.refused({"weight_names": (gguf.STRING, listed) if not listed else listed}, KEY)
+        for name, value, found in (("version", 3, "found 3"), ("block_size", 96, "found 96"), ("another", 1, "unknown"),
+                                   ("sign_mode", "random", 'found "random"'), ("sign_values", [2] + signs[1:], "found 2"),
+                                   ("sign_widths", widths[:-1] + [7], "found 7"), ("block_size", None, "found none")):
+            self.refused({name: value}, KEY + name, found)
         self.refused({"tied_output": None, "version": 1}, KEY + "tied_output", source=TIED)
         self.refused({"inverse_weight_names": None}, KEY + "inverse_weight_names", source=TIED)
         self.refused({"version": 2, "tied_output": True}, KEY + "tied_output")
