@@ -7,7 +7,7 @@
 // How values are written in a format other than JSON. Terms of texts are over UTF-8.
 typedef struct st_schema_style {
   void *user;
-  // Any string; NULL: as in JSON. Otherwise objects have keys without quotes, and there is no white space.
+  // Any string; NULL: as in JSON. Otherwise objects have keys without quotes, and no white space is allowed.
   st_node (*string)(void *user, st_term texts);
   // A member of the object that the whole schema is about, which is one of `texts`, or another value (in JSON): one
   // after another in the order of the schema. NULL: such an object is written like others.

@@ -14,7 +14,7 @@ static void invert(uint8_t index[256]) {
   for (unsigned i = 0; i < 32; i++) index[st_sherry_patterns[i]] = (uint8_t)i;
 }
 
-// That of four codes; the first one for what is no pattern.
+// That of four codes; the first one where the four codes are not a pattern.
 static unsigned pattern_of(const uint8_t index[256], unsigned four) {
   unsigned pattern = index[four];
   return pattern == NONE ? 0 : pattern;

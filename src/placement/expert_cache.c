@@ -298,7 +298,7 @@ static void begin_delta(st_expert_cache *c, uint32_t at) {
   st_delta_copy(&from, &to, c->pool);
 }
 
-// Begins to read the record. False: there is no room now.
+// Begins to read the record. False: all slots are in use.
 static bool begin_reading(st_expert_cache *c, uint32_t record, bool prefetch) {
   uint32_t at = find_slot(c), buffer = at == NONE ? NONE : find_buffer(c, at);
   if (buffer == NONE) return false;

@@ -190,7 +190,7 @@ const st_format *st_format_of_affine(uint32_t bits, uint32_t group, bool bfloat)
 const st_format *st_format_of_floats(void);
 // The format of latent weights once they are read: trits with one separate scale.
 const st_format *st_format_of_latent(void);
-// Another format with the same GGUF type, NULL when there is no more: projects use one id for several layouts (42 is
+// Another format with the same GGUF type, NULL after the last one: projects use one id for several layouts (42 is
 // q2_0 and q2_0-128; 36 is i2_s in three orders; the key `setun.t5.digits` tells t5 from t5-zpm). The first of the
 // table is what the id usually means.
 const st_format *st_format_next_reading(const st_format *format);

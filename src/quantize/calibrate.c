@@ -240,7 +240,7 @@ static void free_inputs(calibration *c) {
   c->sums = 0;
 }
 
-// Begins the sums of a matrix's inputs. They wait for another pass if there is no room.
+// Begins the sums of a matrix's inputs. They wait for another pass if they do not fit.
 static bool begin_input(calibration *c, matrix *m, uint32_t columns) {
   uint64_t bytes = (uint64_t)columns * columns * sizeof(float);
   if (c->n_inputs && bytes > SUMS_MOST - c->sums) {

@@ -98,6 +98,14 @@ static bool is_open(const st_json *schema) {
   return st_json_members(st_json_get(schema, "properties")) > 0;
 }
 
+// The node of a schema that was made here, and frees the schema.
+static setun_status owned_node(st_grammar *g, st_json *root, const st_schema_style *style, st_node *out,
+                               setun_error *err) {
+  setun_status s = st_json_failed(root) ? st_fail_memory(err, "a schema") : schema_node(g, root, style, out, err);
+  st_json_free(root);
+  return s;
+}
+
 // The schema, closed to members that it does not name: a function accepts only the arguments that it names.
 static setun_status closed_node(st_grammar *g, const st_json *schema, const st_schema_style *style, st_node *out,
                                 setun_error *err) {
@@ -106,9 +114,7 @@ static setun_status closed_node(st_grammar *g, const st_json *schema, const st_s
   if (!root) return st_fail_memory(err, "a schema");
   *root = st_json_copy_of(root, schema);
   st_json_set(root, root, "additionalProperties", st_json_make_bool(false));
-  setun_status s = st_json_failed(root) ? st_fail_memory(err, "a schema") : schema_node(g, root, style, out, err);
-  st_json_free(root);
-  return s;
+  return owned_node(g, root, style, out, err);
 }
 
 // Any values for the arguments that a schema names; where it names none, any object.
@@ -125,9 +131,7 @@ static setun_status any_arguments(st_grammar *g, const st_json *schema, const st
       st_json_set(root, &named, m->key, st_json_make_bool(true));
   }
   st_json_set(root, root, "properties", named);
-  setun_status s = st_json_failed(root) ? st_fail_memory(err, "a schema") : schema_node(g, root, style, out, err);
-  st_json_free(root);
-  return s;
+  return owned_node(g, root, style, out, err);
 }
 
 // The arguments of a tool, in JSON or a style. A schema that cannot be enforced is refused where the tool is strict.
