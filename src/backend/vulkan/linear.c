@@ -25,23 +25,8 @@ static void run_norm(st_queue *q, const norm_push *push, uint32_t heads) {
   st_vk_dispatch(q, ST_VK_NORM, &special, push, sizeof *push, (st_vk_groups){heads, push->tokens});
 }
 
-void st_vk_rmsnorm(st_queue *q, st_array *x, uint32_t n, uint32_t heads, uint32_t width, const st_dvector *norm,
-                   float eps) {
-  const st_vk_access uses[] = {ST_VK_READS(x), ST_VK_WRITES(x)};
-  if (!st_vk_begin(q, uses, 2)) return;
-  const norm_push push = {.x = x->data.address,
-                          .norm = norm->values.address,
-                          .dst = x->data.address,
-                          .x_stride = (uint32_t)x->width,
-                          .dst_stride = (uint32_t)x->width,
-                          .width = width,
-                          .tokens = n,
-                          .eps = eps};
-  run_norm(q, &push, heads);
-}
-
-void st_vk_norm_into(st_queue *q, const st_array *x, uint32_t n, uint32_t width, const st_dvector *norm, float eps,
-                     st_array *dst) {
+static void normalize(st_queue *q, const st_array *x, uint32_t n, uint32_t heads, uint32_t width,
+                      const st_dvector *norm, float eps, st_array *dst) {
   const st_vk_access uses[] = {ST_VK_READS(x), ST_VK_WRITES(dst)};
   if (!st_vk_begin(q, uses, 2)) return;
   const norm_push push = {.x = x->data.address,
@@ -52,7 +37,17 @@ void st_vk_norm_into(st_queue *q, const st_array *x, uint32_t n, uint32_t width,
                           .width = width,
                           .tokens = n,
                           .eps = eps};
-  run_norm(q, &push, 1);
+  run_norm(q, &push, heads);
+}
+
+void st_vk_rmsnorm(st_queue *q, st_array *x, uint32_t n, uint32_t heads, uint32_t width, const st_dvector *norm,
+                   float eps) {
+  normalize(q, x, n, heads, width, norm, eps, x);
+}
+
+void st_vk_norm_into(st_queue *q, const st_array *x, uint32_t n, uint32_t width, const st_dvector *norm, float eps,
+                     st_array *dst) {
+  normalize(q, x, n, 1, width, norm, eps, dst);
 }
 
 // ---- embeddings ---------------------------------------------------------------------------------------------------
