@@ -12,7 +12,8 @@ extern "C" {
 /* ---- embeddings (experimental) ----------------------------------------------------------------------------- */
 
 /* A text as one vector: the hidden states of its tokens after the final norm, pooled, multiplied by the dense matrices
- * in the model's files (sentence-transformers' Dense modules, GGUF's dense_2 and dense_3), and divided by its length.
+ * in the model's files (sentence-transformers' Dense modules, GGUF's dense_2 and dense_3), and divided by its length,
+ * unless the files say otherwise (modules.json without a Normalize module).
  * Any model makes embeddings; good ones come from models trained for it. A text's embedding is bit-identical alone and
  * among others. */
 
@@ -21,7 +22,7 @@ SETUN_API const char *setun_pooling_name(setun_pooling pooling);
 
 typedef struct setun_embedding_info {
   size_t size;             /* of this struct */
-  uint32_t n_dimensions;   /* floats of an embedding */
+  uint32_t n_dimensions;   /* floats of an embedding, as truncated by the files (truncate_dim) */
   uint32_t n_ctx;          /* most tokens of a text, from the files */
   uint32_t n_dense;        /* dense matrices after the pooling */
   setun_pooling pooling;   /* what SETUN_POOLING_MODEL means; SETUN_POOLING_OFF: the files say that whole texts are not
@@ -34,6 +35,7 @@ typedef struct setun_embedding_info {
   bool no_text;            /* the model makes only embeddings: it is bidirectional, or has no head */
   const uint32_t *lengths; /* [n_lengths] of `nested` embeddings: the only lengths of such prefixes; NULL: any */
   size_t n_lengths;
+  bool unscaled;           /* the files do not divide embeddings by their length (setun_embedding_params.normalize) */
 } setun_embedding_info;
 
 /* Its texts live as long as the model. For a vocabulary only the prompts are known; the rest is 0 and NULL. */
@@ -51,6 +53,7 @@ typedef struct setun_embedding_params {
   setun_progress_fn
       progress; /* for setun_context_embed: called from time to time with the fraction of texts completed */
   void *user;
+  bool normalize; /* divided by its length although the files do not say so; not with `raw` */
 } setun_embedding_params;
 
 SETUN_PARAMS(setun_embedding_params)

@@ -158,6 +158,7 @@ typedef struct setun_plan {
   uint32_t n_experts_of_token; /* experts that one token uses in each such layer */
   uint64_t n_expert_deltas;    /* differences between experts that the file has and that are used, */
   uint64_t expert_delta_bytes; /* and their bytes */
+  uint32_t n_ctx_most;         /* the longest context that the model can have */
 } setun_plan;
 
 /* Makes the plan that setun_model_load would follow, without reading weights; `params` may be NULL. SETUN_ERROR_MEMORY

@@ -2,6 +2,7 @@
 #include "prompts.h"
 #include "routes.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,14 +114,22 @@ static bool read_format(job *j, const st_json *body, problem *p) {
   return invalid(p, "encoding_format", "encoding_format: expected float or base64, found %s", name ? name : kind_of(v));
 }
 
+// A number, or the kind of another value.
+static const char *shown(const st_json *v, char text[32]) {
+  if (!st_json_is_number(v)) return kind_of(v);
+  snprintf(text, 32, "%.15g", st_json_number(v));
+  return text;
+}
+
 static bool read_dimensions(job *j, const st_json *body, problem *p) {
   const setun_embedding_info *info = &j->server->embeddings;
   const st_json *v = st_json_get(body, "dimensions");
   double x = st_json_number(v);
+  char text[32];
   if (!v) return true;
   if (!st_json_is_number(v) || !(x >= 1 && x <= info->n_dimensions) || x != (double)(uint32_t)x) {
     return invalid(p, "dimensions", "dimensions: expected an integer from 1 to %u, found %s", info->n_dimensions,
-                   st_json_is_number(v) ? "another number" : kind_of(v));
+                   shown(v, text));
   }
   if (!info->nested && (uint32_t)x != info->n_dimensions) {
     return invalid(p, "dimensions", "dimensions: expected %u, since the model's vectors cannot be cut, found %u",
@@ -139,9 +148,12 @@ static bool read_normalize(job *j, const st_json *body, problem *p) {
   static const double length = 2, none = -1; // llama.cpp's other norms are not supported
   const st_json *v = st_json_get(body, "embd_normalize");
   double x = st_json_number(v);
-  if (v && (!st_json_is_number(v) || (x != length && x != none)))
-    return invalid(p, "embd_normalize", "embd_normalize: expected 2 or -1, found another value");
+  char text[32];
+  if (v && (!st_json_is_number(v) || (x != length && x != none))) {
+    return invalid(p, "embd_normalize", "embd_normalize: expected 2 or -1, found %s", shown(v, text));
+  }
   j->embedding.params.raw = v ? x == none : j->server->pooling == SETUN_POOLING_NONE; // as llama.cpp does
+  j->embedding.params.normalize = v && x == length;
   return true;
 }
 

@@ -77,7 +77,7 @@ static int run(const command *self, int argc, char **argv) {
   if (count < 0) return status;
   status = count > 1 ? read_arguments(self, count - 1, argv + 2, &list) : read_standard_input(self, &list);
   if (status) return status;
-  status = open_vocabulary(argv[1], &o.model, &model) ? print_decoded(model, o.special, &list) : STATUS_FAILED;
+  status = open_vocabulary(argv[1], &o.model, true, &model) ? print_decoded(model, o.special, &list) : STATUS_FAILED;
   free(list.ids);
   setun_model_free(model);
   return status ? status : finish_output();

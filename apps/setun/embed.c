@@ -19,7 +19,7 @@ typedef struct embed_options {
   text_list prompts, files, ids;
   const char *pooling, *prompt_name, *output;
   int64_t dimensions, parallel;
-  bool lines, escape, special, json, raw, no_normalize;
+  bool lines, escape, special, json, raw, normalize, no_normalize;
 } embed_options;
 
 #define AT(member) offsetof(embed_options, member)
@@ -39,6 +39,8 @@ static const option text_rows_of_embed[] = {
 };
 static const option rows[] = {
     POOLING_ROW(embed_options),
+    {0, "normalize", OPTION_FLAG, AT(normalize), NULL, 0, 0,
+     "divide the vectors by their length also where modules.json has no Normalize module"},
     {0, "no-normalize", OPTION_FLAG, AT(no_normalize), NULL, 0, 0, "do not divide the vectors by their length"},
     {0, "dimensions", OPTION_INTEGER, AT(dimensions), "N", 1, 1 << 20,
      "only the first N numbers of each vector, for models whose vectors can be truncated (is_matryoshka)"},
@@ -243,6 +245,7 @@ static float *compute(const char *name, const setun_model *model, const embed_op
   const setun_context_params wanted = context_params(o, t, info.n_ctx);
   if (s == SETUN_OK) s = setun_context_new(model, &wanted, &context, &error);
   params.raw = o->no_normalize;
+  params.normalize = o->normalize;
   params.n_dimensions = (uint32_t)o->dimensions;
   params.progress = on_progress;
   params.user = &line;
@@ -325,6 +328,9 @@ static int write_vectors(const embed_options *o, const text_ids *t, const float 
 
 static int check(const command *self, const embed_options *o, const char *model) {
   if (o->json && o->raw) return usage_error(self, "--json and --raw exclude each other");
+  if (o->normalize && o->no_normalize) {
+    return usage_error(self, "--normalize and --no-normalize exclude each other");
+  }
   if (o->lines && (o->prompts.count || o->ids.count) && !o->files.count) {
     return usage_error(self, "--lines applies to files, and none is given");
   }
@@ -337,7 +343,7 @@ static int check(const command *self, const embed_options *o, const char *model)
 static int tokenize(const command *self, const embed_options *o, int argc, char **argv, text_ids *texts) {
   setun_model *vocabulary = NULL;
   int status = STATUS_FAILED;
-  if (open_vocabulary(argv[1], &o->model, &vocabulary)) {
+  if (open_vocabulary(argv[1], &o->model, false, &vocabulary)) {
     reading r = {.self = self, .o = o, .vocabulary = vocabulary, .texts = texts};
     status = read_texts(&r, argc, argv);
   }
@@ -376,9 +382,9 @@ const command command_embed = {
     .max_arguments = INT_MAX,
     .details =
         "Writes one vector of length 1 for each text, or with --pooling none for each of its tokens. The model's files "
-        "(sentence-transformers' modules.json, GGUF's "
-        "pooling_type) define how the hidden states of a text's tokens are pooled, and dense matrices to apply; the "
-        "default is the state of the last token. Texts begin and end with tokens as the model's tokenizer specifies. A "
+        "(sentence-transformers' modules.json and others, GGUF's pooling_type) define how the hidden states of a text's tokens are pooled, and dense matrices to apply; the "
+        "default is the state of the last token. They may also say that vectors are not divided by their length, or end "
+        "after so many numbers. Texts begin and end with tokens as the model's tokenizer specifies. A "
         "text's vector is bit-identical alone and among others. A text with more tokens than the model takes is an "
         "error.",
     .groups = {{"texts", OPTION_ROWS(text_rows_of_embed), 0},

@@ -325,10 +325,10 @@ bool open_synthetic_model(const setun_synthesis_params *synthesis, const model_o
   return open_any(NULL, synthesis, o, compute, false, model);
 }
 
-bool open_vocabulary(const char *path, const model_options *o, setun_model **model) {
+bool open_vocabulary(const char *path, const model_options *o, bool log, setun_model **model) {
   setun_model_params params = model_params(o);
   setun_error error;
-  params.log = log_to_stderr;
+  if (log) params.log = log_to_stderr;
   setun_status s = setun_model_load_vocabulary(path, &params, model, &error);
   if (s != SETUN_OK) report(&error);
   return s == SETUN_OK;

@@ -131,8 +131,8 @@ bool plan_synthetic(const setun_synthesis_params *synthesis, const model_options
 // The same for a synthetic model.
 bool open_synthetic_model(const setun_synthesis_params *synthesis, const model_options *o,
                           const compute_options *compute, setun_model **model);
-// Loads only the tokenizer. False after a report.
-bool open_vocabulary(const char *path, const model_options *o, setun_model **model);
+// Loads only the tokenizer; `log`: with its warnings, which loading the model would repeat. False after a report.
+bool open_vocabulary(const char *path, const model_options *o, bool log, setun_model **model);
 // Tokenizes a text before the model is loaded, so that its plan counts the ids; frees the text. False after a report,
 // such as that the budget is too small for any session, or for a text of this length.
 bool tokenize_beforehand(const char *path, const model_options *o, const compute_options *compute, int flags,

@@ -234,8 +234,10 @@ static int run(const command *self, int argc, char **argv) {
   const char *path = arguments ? argv[1] : NULL, *name = path ? path : o.shape;
   o.compute.n_ctx = (uint32_t)o.ctx;
   if (!plan_draft(&o.model, &o.compute) || !make_plan(path, &o, &plan)) return STATUS_FAILED;
-  if (o.ctx && plan.n_ctx != (uint32_t)o.ctx) {
-    return failure("%s: --ctx: the model cannot have a context of %lld tokens", name, (long long)o.ctx);
+  if (o.ctx > plan.n_ctx_most) {
+    return failure("%s: --ctx: expected at most the %u tokens that the model was trained for or its RoPE scaling "
+                   "extends to, found %lld",
+                   name, (unsigned)plan.n_ctx_most, (long long)o.ctx);
   }
   if (measure(path, &o, &plan, &l, &error) != SETUN_OK) return report(&error);
   if (o.json)

@@ -118,7 +118,7 @@ static int run(const command *self, int argc, char **argv) {
   status = check(self, &o, n > 0, &clock);
   if (!status && o.file) status = read_file(o.file, text_limit(0), &own);
   if (!status) status = read_file(o.context, text_limit(0), &context);
-  if (!status && n > 0 && !open_vocabulary(argv[1], &o.model, &model)) status = STATUS_FAILED;
+  if (!status && n > 0 && !open_vocabulary(argv[1], &o.model, true, &model)) status = STATUS_FAILED;
   if (!status) status = render(&o, model, &own, &context, o.now ? &clock : NULL);
   free(own.data);
   free(context.data);

@@ -60,7 +60,7 @@ static int run(const command *self, int argc, char **argv) {
   if (status) return status;
   int flags = (o.special ? SETUN_TOKENIZE_SPECIAL : 0) | (o.bos ? SETUN_TOKENIZE_BOS_ALWAYS : 0);
   status = STATUS_FAILED;
-  if (open_vocabulary(argv[1], &o.model, &model) && tokenize_text(model, &text, flags, &list)) {
+  if (open_vocabulary(argv[1], &o.model, true, &model) && tokenize_text(model, &text, flags, &list)) {
     status = 0;
     if (o.ids)
       print_id_array(list.ids, list.count);

@@ -88,10 +88,10 @@ class Model:
         return info
 
     def embed(self, texts: str | Sequence[str | Sequence[int]], *, pooling: str | None = None, prompt: str | None = None,
-              normalize: bool = True, dimensions: int = 0, threads: int = 0,
+              normalize: bool | None = None, dimensions: int = 0, threads: int = 0,
               parallel: int = 8) -> Any:
-        """The vectors of texts (or of lists of ids, used unchanged), [n, dimensions] float32, of length 1 unless
-        `normalize` is False; for a single text, [dimensions]. `pooling`: "mean", "cls" or "last"; None: the model's own;
+        """The vectors of texts (or of lists of ids, used unchanged), [n, dimensions] float32. `normalize`: divided by
+        their length; None: as the model's files say, which is the default also of files that say nothing; for a single text, [dimensions]. `pooling`: "mean", "cls" or "last"; None: the model's own;
         "none": the vectors of all tokens, a list with [tokens, dimensions] for each text, or for a single text its array.
         `prompt`: the name of one of `prompts`; None: the model's default; "": none. `parallel`: texts computed together."""
         import numpy
@@ -110,7 +110,7 @@ class Model:
         given.n_cache = given.n_ctx + 512 + 64 * given.n_seq_max
         given.n_logits, given.threads, given.pooling = 1, threads, _library.pooling(pooling)
         how = params(_library.EmbeddingParams, "embedding")
-        how.raw, how.n_dimensions = not normalize, dimensions
+        how.raw, how.normalize, how.n_dimensions = normalize is False, normalize is True, dimensions
         arrays = [(c_int32 * len(i))(*i) for i in ids]
         rows = (_library.EmbeddingInput * len(ids))(
             *(_library.EmbeddingInput(ctypes.cast(a, ctypes.POINTER(c_int32)), len(a)) for a in arrays))

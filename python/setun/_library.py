@@ -55,11 +55,12 @@ class ContextParams(ctypes.Structure):
 class EmbeddingInfo(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("n_dimensions", c_uint32), ("n_ctx", c_uint32), ("n_dense", c_uint32), ("pooling", c_int),
                 ("source", c_char_p), ("bidirectional", c_bool), ("nested", c_bool), ("n_prompts", c_size_t), ("prompt", c_char_p), ("no_text", c_bool),
-                ("lengths", POINTER(c_uint32)), ("n_lengths", c_size_t)]
+                ("lengths", POINTER(c_uint32)), ("n_lengths", c_size_t), ("unscaled", c_bool)]
 
 
 class EmbeddingParams(ctypes.Structure):
-    _fields_ = [("size", c_size_t), ("raw", c_bool), ("n_dimensions", c_uint32), ("progress", c_void_p), ("user", c_void_p)]
+    _fields_ = [("size", c_size_t), ("raw", c_bool), ("n_dimensions", c_uint32), ("progress", c_void_p), ("user", c_void_p),
+                ("normalize", c_bool)]
 
 
 class EmbeddingInput(ctypes.Structure):

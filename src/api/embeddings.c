@@ -15,7 +15,7 @@ setun_status setun_model_get_embedding_info(const setun_model *model, setun_embe
   if (!model->model) return ST_FILL(info, &texts);
   const st_hparams *h = &model->model->h;
   const st_embedding *e = &h->embedding;
-  setun_embedding_info found = {.n_dimensions = st_embedding_width(h),
+  setun_embedding_info found = {.n_dimensions = st_embedding_length(h),
                                 .n_ctx = e->n_ctx && e->n_ctx < h->n_ctx_most ? e->n_ctx : h->n_ctx_most,
                                 .n_dense = e->n_dense,
                                 .pooling = st_embedding_pooling(h),
@@ -26,7 +26,8 @@ setun_status setun_model_get_embedding_info(const setun_model *model, setun_embe
                                 .prompt = model->prompts.chosen,
                                 .no_text = h->bidirectional || h->headless,
                                 .lengths = e->n_lengths ? e->lengths : NULL,
-                                .n_lengths = e->n_lengths};
+                                .n_lengths = e->n_lengths,
+                                .unscaled = e->unscaled};
   return ST_FILL(info, &found);
 }
 

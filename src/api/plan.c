@@ -37,7 +37,8 @@ static setun_plan plan_of(const st_memory_plan *p) {
                       .n_expert_layers = p->experts.n_layers,
                       .n_experts_of_token = p->experts.used,
                       .n_expert_deltas = p->experts.with_deltas ? p->experts.deltas.n : 0,
-                      .expert_delta_bytes = p->experts.with_deltas ? p->experts.deltas.bytes : 0};
+                      .expert_delta_bytes = p->experts.with_deltas ? p->experts.deltas.bytes : 0,
+                      .n_ctx_most = p->n_ctx_most};
 }
 
 // A `next` (st_next_fn) that makes the plan, an st_memory_plan, which is `context`.

@@ -91,12 +91,23 @@ static setun_status verify(void *user, const st_directory *written, setun_error 
   return st_verify_hparams(user, written, err);
 }
 
+// What sentence-transformers' files say beyond the pooling and the dense matrices, for which GGUF has no keys.
+static void tell_left_out(const st_conversion *p) {
+  static const char key[] = "not carried over, since GGUF has no key for it";
+  if (st_json_members(st_json_get(p->d->sentence_config, "prompts")))
+    st_log_write(p->o->log, SETUN_LOG_WARNING, "prompts (%s): %s", ST_SENTENCE_CONFIG, key);
+  if (!p->has_hparams) return;
+  if (p->h.embedding.n_ctx) st_log_write(p->o->log, SETUN_LOG_WARNING, "max_seq_length: %s", key);
+  if (p->h.embedding.nested) st_log_write(p->o->log, SETUN_LOG_WARNING, "is_matryoshka, matryoshka_dimensions: %s", key);
+}
+
 setun_status st_write_gguf(st_conversion *p, const char *path, setun_error *err) {
   st_keys keys = {0};
   const st_output_source source = {.write = write_item, .verify = verify, .user = p};
   st_output_tensor *tensors = st_conversion_tensors(p);
   setun_status s = tensors ? make_keys(p, tensors, &keys, err) : st_fail_memory(err, "the conversion");
   if (s == SETUN_OK) s = st_gguf_write(path, &keys, tensors, p->n_items, p->alignment, &source, err);
+  if (s == SETUN_OK && !p->from_gguf) tell_left_out(p);
   st_keys_free(&keys);
   st_free(tensors);
   return s;

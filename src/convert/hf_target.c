@@ -559,7 +559,7 @@ static setun_status write_modules(const st_conversion *p, const char *directory,
     members m = {root, &pooling};
     push_module(root, &list, "", "Transformer");
     push_module(root, &list, "1_Pooling", "Pooling");
-    push_module(root, &list, "2_Normalize", "Normalize");
+    if (!e->unscaled) push_module(root, &list, "2_Normalize", "Normalize");
     set_u32(&m, "word_embedding_dimension", p->h.n_embd);
     set_bool(&m, "pooling_mode_cls_token", e->pooling == SETUN_POOLING_CLS);
     set_bool(&m, "pooling_mode_mean_tokens", e->pooling == SETUN_POOLING_MEAN);

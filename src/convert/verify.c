@@ -41,6 +41,8 @@ static setun_status compare_numbers(const st_hparams *a, const st_hparams *b, se
                  {"final_logit_softcapping", (double)a->logit_softcap, (double)b->logit_softcap},
                  {"bidirectional attention", a->bidirectional, b->bidirectional},
                  {"pooling", a->embedding.pooling, b->embedding.pooling},
+                 {"embeddings that are not divided by their length", a->embedding.unscaled, b->embedding.unscaled},
+                 {"truncated length of embeddings", a->embedding.truncated, b->embedding.truncated},
                  {"dense matrices of embeddings", a->embedding.n_dense, b->embedding.n_dense},
                  {"key heads of recurrent layers", a->delta.n_key_heads, b->delta.n_key_heads},
                  {"value heads of recurrent layers", a->delta.n_value_heads, b->delta.n_value_heads},

@@ -1,12 +1,19 @@
 // Poolings and dense modules, from sentence-transformers' files and from GGUF.
 #include "model/embedding.h"
 
+#include "base/buffer.h"
+
 #include <stdio.h>
 #include <string.h>
 
 uint32_t st_embedding_width(const st_hparams *h) {
   const st_embedding *e = &h->embedding;
   return e->n_dense ? (uint32_t)e->dense[e->n_dense - 1].rows : h->n_embd;
+}
+
+uint32_t st_embedding_length(const st_hparams *h) {
+  uint32_t width = st_embedding_width(h), n = h->embedding.truncated;
+  return n && n < width ? n : width;
 }
 
 setun_pooling st_embedding_pooling(const st_hparams *h) {
@@ -24,7 +31,6 @@ const char *st_pooling_name(setun_pooling pooling) {
 
 // ---- modules ------------------------------------------------------------------------------------------------------
 
-// Members of a module's configuration that are not read: those that do not affect the numbers, or that must be empty.
 static bool is_listed(const char *const *names, const char *name) {
   while (*names && strcmp(*names, name)) names++;
   return *names != NULL;
@@ -35,24 +41,43 @@ static bool is_empty(const st_json *v) {
          (st_json_is_string(v) && !st_json_length(v));
 }
 
-static setun_status fail_member(const char *key, const char *expected, setun_error *err) {
-  return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected %s, found another value", key, expected);
+static setun_status fail_value(const char *key, const char *expected, const st_json *found, setun_error *err) {
+  st_buffer text = {0};
+  bool made = st_json_append(found, &text);
+  setun_status s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: expected %s, found %.80s", key, expected,
+                           made && text.data ? text.data : st_json_kind(found));
+  st_buffer_free(&text);
+  return s;
 }
 
-static setun_status check_members(const st_json *config, const char *const *read, const char *const *neutral,
+// A member with only one supported value.
+typedef struct fixed_member {
+  const char *key, *value;
+} fixed_member;
+
+// Checks members that are not read: they must have their only supported value or be empty.
+static setun_status check_members(const st_json *config, const char *const *read, const fixed_member *fixed,
                                   setun_error *err) {
   for (size_t i = 0; i < st_json_members(config); i++) {
     const st_json_member *m = st_json_member_at(config, i);
-    if (is_listed(read, m->key) || is_listed(neutral, m->key) || is_empty(&m->value)) continue;
-    return fail_member(m->key, "no value", err);
+    const fixed_member *f = fixed;
+    const char *text = st_json_string(&m->value);
+    if (is_listed(read, m->key) || is_empty(&m->value)) continue;
+    while (f->key && strcmp(f->key, m->key)) f++;
+    if (!f->key || !text || strcmp(text, f->value)) return fail_value(m->key, f->key ? f->value : "none", &m->value, err);
   }
   return SETUN_OK;
 }
 
+// What all modules after the pooling work on.
+static const fixed_member pooled_state[] = {
+    {"module_input_name", "sentence_embedding"}, {"module_output_name", "sentence_embedding"}, {NULL, NULL}};
+
 static setun_status read_transformer(const st_json *config, st_hparams *h, setun_error *err) {
-  static const char *const read[] = {"max_seq_length", NULL};
-  static const char *const neutral[] = {"transformer_task", "modality_config", "module_output_name", NULL};
-  setun_status s = check_members(config, read, neutral, err);
+  static const char *const read[] = {"max_seq_length", "modality_config", NULL}; // of these modalities text is used
+  static const fixed_member fixed[] = {
+      {"transformer_task", "feature-extraction"}, {"module_output_name", "token_embeddings"}, {NULL, NULL}};
+  setun_status s = check_members(config, read, fixed, err);
   return s == SETUN_OK ? st_json_u32(config, read[0], 1, 1u << 30, &h->embedding.n_ctx, err) : s;
 }
 
@@ -97,12 +122,12 @@ static setun_status read_pooling(const st_json *config, st_hparams *h, setun_err
   static const char *const read[] = {
       "pooling_mode",           "include_prompt",           "pooling_mode_cls_token", "pooling_mode_mean_tokens",
       "pooling_mode_lasttoken", "word_embedding_dimension", "embedding_dimension",    NULL};
-  static const char *const neutral[] = {NULL};
+  static const fixed_member none[] = {{NULL, NULL}};
   uint32_t width = h->n_embd;
   bool include = true;
   if (!config) return st_fail(err, SETUN_ERROR_IO, "config.json: expected this file, found none");
   setun_status s = read_modes(config, &h->embedding, err);
-  if (s == SETUN_OK) s = check_members(config, read, neutral, err);
+  if (s == SETUN_OK) s = check_members(config, read, none, err);
   for (int i = 5; i < 7 && s == SETUN_OK; i++) s = st_json_u32(config, read[i], 1, 1u << 30, &width, err);
   if (s == SETUN_OK) s = st_json_bool(config, "include_prompt", &include, err);
   if (s == SETUN_OK && width != h->n_embd) {
@@ -116,7 +141,6 @@ static setun_status read_pooling(const st_json *config, st_hparams *h, setun_err
 static setun_status read_dense(const st_json *config, st_hparams *h, setun_error *err) {
   static const char identity[] = "torch.nn.modules.linear.Identity";
   static const char *const read[] = {"in_features", "out_features", "bias", "activation_function", NULL};
-  static const char *const neutral[] = {"module_input_name", "module_output_name", NULL};
   st_embedding *e = &h->embedding;
   uint32_t in = 0, out = 0, width = st_embedding_width(h);
   const char *activation = "torch.nn.modules.activation.Tanh"; // the class's default
@@ -124,7 +148,7 @@ static setun_status read_dense(const st_json *config, st_hparams *h, setun_error
   if (e->n_dense == ST_DENSE_MOST) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "expected at most %d dense modules, found more", ST_DENSE_MOST);
   }
-  setun_status s = check_members(config, read, neutral, err);
+  setun_status s = check_members(config, read, pooled_state, err);
   if (s == SETUN_OK) s = st_json_u32(config, read[0], 1, 1u << 20, &in, err);
   if (s == SETUN_OK) s = st_json_u32(config, read[1], 1, 1u << 20, &out, err);
   if (s == SETUN_OK) s = st_json_text(config, read[3], &activation, err);
@@ -141,7 +165,13 @@ static setun_status read_dense(const st_json *config, st_hparams *h, setun_error
   return SETUN_OK;
 }
 
-// The model, then a pooling, dense modules, and the normalization, which is always done.
+static setun_status read_normalize(const st_json *config, st_hparams *h, setun_error *err) {
+  static const char *const read[] = {NULL};
+  h->embedding.unscaled = false;
+  return check_members(config, read, pooled_state, err);
+}
+
+// The model, then a pooling, dense modules, and the normalization.
 static setun_status read_module(const st_directory *d, uint32_t index, st_hparams *h, setun_error *err) {
   const st_sentence_module *m = &d->modules[index];
   bool pooled = h->embedding.source != NULL, first = index == 0;
@@ -157,7 +187,7 @@ static setun_status read_module(const st_directory *d, uint32_t index, st_hparam
     if (pooled) return read_dense(m->config, h, err);
     break;
   case ST_SENTENCE_NORMALIZE:
-    if (pooled && last) return SETUN_OK;
+    if (pooled && last) return read_normalize(m->config, h, err);
     break;
   }
   return st_fail(err, SETUN_ERROR_UNSUPPORTED,
@@ -180,8 +210,9 @@ static setun_status read_lengths(const st_json *config, st_hparams *h, setun_err
     const st_json *item = st_json_at(list, i);
     double n = st_json_number(item);
     if (!st_json_is_number(item) || !(n >= 1 && n <= width) || n != (double)(uint32_t)n) {
-      return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected integers from 1 to %u, found another element at index %zu",
-                     key, width, i);
+      char expected[48];
+      snprintf(expected, sizeof expected, "integers from 1 to %u", width);
+      return fail_value(key, expected, item, err);
     }
     e->lengths[e->n_lengths++] = (uint32_t)n;
   }
@@ -191,20 +222,21 @@ static setun_status read_lengths(const st_json *config, st_hparams *h, setun_err
 
 setun_status st_embedding_check_length(const st_hparams *h, uint32_t n, setun_error *err) {
   const st_embedding *e = &h->embedding;
-  uint32_t width = st_embedding_width(h);
+  uint32_t most = st_embedding_length(h);
   st_buffer listed = {0};
-  bool allowed = n == width || (n < width && e->nested && !e->n_lengths);
+  bool allowed = n == most || (n < most && e->nested && !e->n_lengths);
   for (uint32_t i = 0; i < e->n_lengths; i++) {
+    if (e->lengths[i] >= most) continue;
     allowed = allowed || e->lengths[i] == n;
-    if (e->lengths[i] != width) st_buffer_format(&listed, "%u, ", e->lengths[i]);
+    st_buffer_format(&listed, "%u, ", e->lengths[i]);
   }
   setun_status s = SETUN_OK;
   if (!allowed && e->n_lengths) {
     s = st_fail(err, SETUN_ERROR_ARGUMENT, "n_dimensions: expected one of %s%u, found %u",
-                listed.data ? listed.data : "", width, n);
+                listed.data ? listed.data : "", most, n);
   } else if (!allowed) {
     s = st_fail(err, SETUN_ERROR_ARGUMENT, "n_dimensions: expected %s%u%s, found %u", e->nested ? "at most " : "",
-                width, e->nested ? "" : ", since the model's vectors cannot be cut", n);
+                most, e->nested ? "" : ", since the model's vectors cannot be cut", n);
   }
   st_buffer_free(&listed);
   return s;
@@ -212,6 +244,7 @@ setun_status st_embedding_check_length(const st_hparams *h, uint32_t n, setun_er
 
 static setun_status read_modules(const st_directory *d, st_hparams *h, setun_error *err) {
   setun_status s = SETUN_OK;
+  h->embedding.unscaled = d->n_modules != 0;
   for (uint32_t i = 0; i < d->n_modules && s == SETUN_OK; i++) {
     s = read_module(d, i, h, err);
     if (s != SETUN_OK) st_fail_in(err, s, "%s", *d->modules[i].name ? d->modules[i].name : "sentence_bert_config.json");
@@ -220,7 +253,9 @@ static setun_status read_modules(const st_directory *d, st_hparams *h, setun_err
     s = st_fail(err, SETUN_ERROR_UNSUPPORTED, "modules.json: expected a Pooling module, found none");
   }
   if (s == SETUN_OK) s = read_lengths(d->config, h, err);
-  return s;
+  if (s != SETUN_OK) return s;
+  s = st_json_u32(d->sentence_config, "truncate_dim", 1, 1u << 20, &h->embedding.truncated, err);
+  return s == SETUN_OK ? s : st_fail_in(err, s, "%s", ST_SENTENCE_CONFIG);
 }
 
 // ---- GGUF ---------------------------------------------------------------------------------------------------------

@@ -58,6 +58,8 @@ typedef struct st_embedding {
   uint32_t n_ctx;     // most tokens of a text; 0: as many as the model takes
   bool skips_prompt;  // tokens of a prompt are excluded from the pooling
   bool nested;        // the first elements of an embedding are an embedding themselves
+  bool unscaled;      // by default embeddings are not divided by their length: modules.json has no Normalize
+  uint32_t truncated; // by default embeddings end after so many elements; 0: they do not
   uint32_t n_lengths; // the only numbers of elements for which they are; 0: any
   uint32_t lengths[ST_LENGTHS_MOST];
   uint32_t n_dense; // matrices applied after the pooling

@@ -81,7 +81,7 @@ typedef struct st_memory_plan {
   st_item_span *spans; // by bound weight
   st_memory_item *items;
   size_t n_items, capacity;
-  uint32_t n_layer, n_ctx;
+  uint32_t n_layer, n_ctx, n_ctx_most;
   uint32_t n_batch;                    // the chosen one
   st_batch_choice batches[ST_BATCHES]; // candidates, the largest first
   uint32_t n_batches;

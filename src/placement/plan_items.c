@@ -263,7 +263,8 @@ static setun_status plan_context(const planner *q) {
   st_memory_plan *p = l->plan;
   st_run_options run;
   setun_context_params context = l->o->context ? *l->o->context : (setun_context_params){.n_seq_max = 1};
-  if (context.n_ctx > l->m->h.n_ctx_most) context.n_ctx = 0; // making such a context reports it
+  p->n_ctx_most = l->m->h.n_ctx_most;
+  if (context.n_ctx > p->n_ctx_most) context.n_ctx = 0; // making such a context reports it
   setun_status s = st_run_options_of(l->m, &context, &run, l->err);
   if (s != SETUN_OK) return s;
   list_batches(q, &run, !context.n_batch && !l->m->h.bidirectional);

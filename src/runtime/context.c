@@ -694,7 +694,7 @@ static setun_status embed_some(st_context *c, const setun_embedding_input *texts
                                const setun_embedding_params *params, float *out, size_t *vectors, setun_error *err) {
   enum { MOST = 64 };
   setun_batch_entry entries[MOST];
-  size_t count = 0, width = params->n_dimensions ? params->n_dimensions : st_embedding_width(&c->run->model->h);
+  size_t count = 0, width = params->n_dimensions ? params->n_dimensions : st_embedding_length(&c->run->model->h);
   setun_status s = SETUN_OK;
   while (count < *n && count < MOST && s == SETUN_OK) {
     setun_batch_entry *e = &entries[count];
@@ -721,7 +721,7 @@ static setun_status embed_some(st_context *c, const setun_embedding_input *texts
 
 setun_status st_context_embed(st_context *c, const setun_embedding_input *texts, size_t n,
                               const setun_embedding_params *params, float *embeddings, setun_error *err) {
-  size_t width = params->n_dimensions ? params->n_dimensions : st_embedding_width(&c->run->model->h);
+  size_t width = params->n_dimensions ? params->n_dimensions : st_embedding_length(&c->run->model->h);
   setun_status s = check_pooling(c, err);
   if (s == SETUN_OK) s = check_texts(c, texts, n, err);
   for (size_t done = 0, some, vectors; done < n && s == SETUN_OK; done += some, embeddings += vectors * width) {

@@ -110,7 +110,7 @@ static setun_status check(const st_embeddings *e, const st_pooled *p, uint32_t p
   return SETUN_OK;
 }
 
-// Divides the vector by its length; a zero vector is unchanged.
+// Divides the vector by its length, unless `raw`; a zero vector is unchanged.
 static setun_status normalize(float *x, uint32_t n, bool raw, setun_error *err) {
   double sum = 0;
   for (uint32_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
@@ -130,10 +130,13 @@ size_t st_embeddings_vectors(const st_embeddings *e, size_t n) {
 // From a state, pooled or a token's, to an embedding.
 static setun_status finish(st_embeddings *e, st_run *run, const float *state, uint32_t n, bool raw, float *out,
                            setun_error *err) {
-  uint32_t dense = st_dense_width(&run->model->h);
+  const st_hparams *h = &run->model->h;
+  uint32_t dense = st_dense_width(h);
+  // What the files truncate is divided by its length before, as in sentence-transformers; what is asked for, after.
+  uint32_t scaled = n == st_embedding_length(h) ? st_embedding_width(h) : n;
   float *projected = e->states + (ST_STATES_AT_ONCE - 1) * (size_t)(dense > e->width ? dense : e->width);
   setun_status s = st_run_project(run, state, projected, err);
-  if (s == SETUN_OK) s = normalize(projected, n, raw, err);
+  if (s == SETUN_OK) s = normalize(projected, scaled, raw, err);
   if (s == SETUN_OK) memcpy(out, projected, n * sizeof *out);
   return s;
 }
@@ -143,15 +146,16 @@ setun_status st_embeddings_get(st_embeddings *e, st_run *run, int sequence, uint
   const st_pooled *p = &e->pooled[sequence];
   const double *sum = e->sums + (size_t)sequence * e->width;
   const st_hparams *h = &run->model->h;
-  uint32_t width = st_embedding_width(h), n = params->n_dimensions ? params->n_dimensions : width;
+  uint32_t n = params->n_dimensions ? params->n_dimensions : st_embedding_length(h);
+  bool raw = params->raw || (h->embedding.unscaled && !params->normalize);
   setun_status s = st_embedding_check_length(h, n, err);
   if (s == SETUN_OK) s = check(e, p, position, err);
   if (s != SETUN_OK) return s;
   for (uint32_t t = 0; e->tokens && t < position && s == SETUN_OK; t++) {
-    s = finish(e, run, token_states(e, sequence, t), n, params->raw, out + (size_t)t * n, err);
+    s = finish(e, run, token_states(e, sequence, t), n, raw, out + (size_t)t * n, err);
   }
   if (e->tokens) return s;
   double count = e->pooling == SETUN_POOLING_MEAN ? p->end - p->begin : 1;
   for (uint32_t i = 0; i < e->width; i++) e->states[i] = (float)(sum[i] / count);
-  return finish(e, run, e->states, n, params->raw, out, err);
+  return finish(e, run, e->states, n, raw, out, err);
 }

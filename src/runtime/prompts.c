@@ -55,7 +55,7 @@ static setun_status choose(const st_json *config, st_prompts *p, setun_error *er
 // Members that do not affect embeddings: versions, and how embeddings should be compared.
 static setun_status note_others(const st_directory *d, setun_error *err) {
   static const char *const known[] = {"prompts", "default_prompt_name", "__version__", "similarity_fn_name",
-                                      "model_type"};
+                                      "model_type", "truncate_dim"}; // the last is read in model/embedding.c
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < st_json_members(d->sentence_config) && s == SETUN_OK; i++) {
     const st_json_member *m = st_json_member_at(d->sentence_config, i);

@@ -276,6 +276,31 @@ class EmbedTest(Case):
         length = math.hypot(*whole[:64])
         self.assertLess(max(abs(x / length - y) for x, y in zip(whole, part, strict=False)), 1e-6)
 
+    def test_lengths_of_vectors(self):
+        """As in sentence-transformers: without a Normalize module vectors are not divided by their length, and truncate_dim
+        ends them after that."""
+        text = ("a", "--prompt-name", "none")
+        path, whole = self.copy(self.around, "lengths"), self.embed(self.around, *text)[0]
+        config = read_json(path, "config_sentence_transformers.json")
+        write_json(dict(config, truncate_dim=7), path, "config_sentence_transformers.json")
+        self.assertEqual(self.embed(path, *text), [whole[:7]])
+        self.assertEqual(self.embed(path, *text, "--dimensions", 7), [whole[:7]])
+        self.fails(1, "embed", path, *text, "--dimensions", 8, mentions=["n_dimensions", 7, 8])
+        self.fails(1, "convert", path, "-o", path + ".gguf", "--to", "f32", mentions=["truncated length", 7])
+        for value, found in ((0, 0), ("7", "string")):
+            write_json(dict(config, truncate_dim=value), path, "config_sentence_transformers.json")
+            self.fails(1, "embed", path, *text, mentions=["truncate_dim", found])
+        write_json(dict(config, truncate_dim=OUT + 1, other=1), path, "config_sentence_transformers.json")
+        said = setun("embed", path, *text)
+        self.assertEqual(json.loads(said.stdout), [whole])
+        self.assertEqual(said.stderr.count(b"config_sentence_transformers.json: other: not read"), 1)
+        write_json(read_json(path, "modules.json")[:-1], path, "modules.json")
+        raw = self.embed(path, *text)[0]
+        self.assertGreater(abs(math.hypot(*raw) - 1), 0.01)
+        self.assertEqual([raw], self.embed(self.around, *text, "--no-normalize"))
+        self.assertEqual(self.embed(path, *text, "--normalize"), [whole])
+        self.fails(2, "embed", path, *text, "--normalize", "--no-normalize", mentions=["--no-normalize"])
+
     def test_both_directions_make_no_text(self):
         logits = ("-p", "a", "-o", os.path.join(self.folder, "logits"))
         self.fails(1, "logits", self.around, *logits, mentions=["use_bidirectional_attention", "setun embed"])
@@ -309,10 +334,15 @@ class EmbedTest(Case):
         refused(["pooling_mode", "weightedmean"], {"pooling_mode": "weightedmean"}, "1_Pooling", "config.json")
         refused(["several"], dict(pooling, pooling_mode_cls_token=True), "1_Pooling", "config.json")
         refused(["word_embedding_dimension", 65], dict(pooling, word_embedding_dimension=65), "1_Pooling", "config.json")
-        refused(["new_member"], dict(pooling, new_member=3), "1_Pooling", "config.json")
+        refused(["new_member", "found 3"], dict(pooling, new_member=3), "1_Pooling", "config.json")
         dense = {"in_features": 64, "out_features": WIDE, "bias": False}
         refused(["2_Dense", "activation_function", "Tanh"], dense, "2_Dense", "config.json")
         refused(["2_Dense", "in_features", 65], dict(dense, in_features=65), "2_Dense", "config.json")
+        dense.update(activation_function="torch.nn.modules.linear.Identity")
+        refused(["2_Dense", "module_input_name", "token_embeddings"], dict(dense, module_input_name="token_embeddings"),
+                "2_Dense", "config.json")
+        refused(["4_Normalize", "module_output_name", "x"], {"module_output_name": "x"}, "4_Normalize", "config.json")
+        refused(["transformer_task", "text-generation"], {"transformer_task": "text-generation"}, "sentence_bert_config.json")
         refused(["do_lower_case"], {"do_lower_case": True}, "sentence_bert_config.json")
         order = [module(0, "", "Transformer"), module(1, "2_Dense", "Dense"), module(2, "1_Pooling", "Pooling")]
         refused(["modules.json", "order"], order, "modules.json")

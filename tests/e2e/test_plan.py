@@ -41,6 +41,7 @@ class PlanTest(Case):
 
     def test_arithmetic_of_known_shapes(self):
         # 32 layers of 4 x 4096 x 4096 and 3 x 4096 x 11008 weights at two bits, and two float16 matrices of 32000 x 4096.
+        self.fails(1, "plan", "--shape", "7b", "--ctx", "1000000", mentions=["--ctx", "at most the 32768 tokens", "1000000"])
         p = self.plan("--shape", "7b", "--ctx", "4096", "-t", "1")
         layers = 32 * (4 * 4096 * 4096 + 3 * 4096 * 11008)
         self.assertEqual(p["weights"], layers // 4 + 2 * 2 * 32000 * 4096)
