@@ -40,8 +40,8 @@ class PlanTest(Case):
         self.assertRegex(self.good("plan", TALES, *SMALL).decode(), r"\nin all .*\nleft to the system +16\.0 MiB  .*\nbudget ")
 
     def test_arithmetic_of_known_shapes(self):
+        self.fails(1, "plan", "--shape", "7b", "--ctx", "1000000", mentions=["--ctx", "at most the 4096 tokens", "1000000"])
         # 32 layers of 4 x 4096 x 4096 and 3 x 4096 x 11008 weights at two bits, and two float16 matrices of 32000 x 4096.
-        self.fails(1, "plan", "--shape", "7b", "--ctx", "1000000", mentions=["--ctx", "at most the 32768 tokens", "1000000"])
         p = self.plan("--shape", "7b", "--ctx", "4096", "-t", "1")
         layers = 32 * (4 * 4096 * 4096 + 3 * 4096 * 11008)
         self.assertEqual(p["weights"], layers // 4 + 2 * 2 * 32000 * 4096)
