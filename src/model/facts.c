@@ -241,6 +241,51 @@ setun_status st_facts_check_type(const st_metadata *m, setun_error *err) {
                  (int)(type.length < 64 ? type.length : 64), type.data);
 }
 
+// Names of what is not read, for one notice.
+typedef struct unread {
+  st_buffer list;
+  size_t n;
+} unread;
+
+static void add_unread(unread *u, const char *name) {
+  enum { NAMED = 8 };
+  if (u->n++ < NAMED) st_buffer_format(&u->list, "%s%.64s", u->n > 1 ? ", " : "", name);
+  if (u->n == NAMED + 1) st_buffer_format(&u->list, " and others");
+}
+
+// One notice for all of them; frees the list.
+static setun_status note_unread(const st_directory *d, const char *what, unread *u, setun_error *err) {
+  setun_status s = SETUN_OK;
+  if (u->n) {
+    s = st_notices_add(d->notices, SETUN_LOG_WARNING, err, "%s: %s are not read: %s", d->path, what,
+                       u->list.data ? u->list.data : "");
+  }
+  st_buffer_free(&u->list);
+  return s;
+}
+
+// Keys "tokenizer.*" that are read (runtime/vocabulary.c) or only say what other programs need: tokens for infilling,
+// for classification and masks, and other programs' forms of the same tokenizer.
+static setun_status note_tokenizer(const st_directory *d, setun_error *err) {
+  static const char known[] =
+      "ggml.model ggml.pre ggml.tokens ggml.token_type ggml.token_type_count ggml.scores ggml.merges ggml.bos_token_id "
+      "ggml.eos_token_id ggml.eot_token_id ggml.eom_token_id ggml.unknown_token_id ggml.seperator_token_id "
+      "ggml.padding_token_id ggml.cls_token_id ggml.mask_token_id ggml.add_bos_token ggml.add_eos_token "
+      "ggml.add_sep_token ggml.add_space_prefix ggml.remove_extra_whitespaces ggml.precompiled_charsmap "
+      "ggml.normalizer.lowercase ggml.fim_pre_token_id ggml.fim_suf_token_id ggml.fim_mid_token_id "
+      "ggml.fim_pad_token_id ggml.fim_rep_token_id ggml.fim_sep_token_id ggml.prefix_token_id ggml.suffix_token_id "
+      "ggml.middle_token_id huggingface.json chat_template chat_templates";
+  static const char prefix[] = "tokenizer.", template[] = "tokenizer.chat_template.";
+  unread u = {.n = 0};
+  for (size_t i = 0; i < d->metadata.count; i++) {
+    const st_meta *item = &d->metadata.items[i];
+    if (item->ignored || !begins(item->key, prefix) || begins(item->key, template)) continue;
+    const char *name = item->key + sizeof prefix - 1;
+    if (!has_word(known, ' ', name, strlen(name))) add_unread(&u, item->key);
+  }
+  return note_unread(d, "unknown keys of the tokenizer", &u, err);
+}
+
 static setun_status check_gguf(const st_directory *d, const st_spec *spec, setun_error *err) {
   const st_metadata *m = &d->metadata;
   st_text name = {0};
@@ -250,18 +295,21 @@ static setun_status check_gguf(const st_directory *d, const st_spec *spec, setun
     if (item->ignored) continue;
     s = is_own(item, name) ? check_own(spec, item, item->key + name.length + 1, err) : refuse_foreign(item->key, err);
   }
+  if (s == SETUN_OK) s = note_tokenizer(d, err);
   if (s == SETUN_OK) s = note_namespaces(d, name, NAMESPACE_ORIGIN, err);
   return s == SETUN_OK ? note_namespaces(d, name, NAMESPACE_FOREIGN, err) : s;
 }
 
 // ---- config.json --------------------------------------------------------------------------------------------------
 
-// `key` is the member's path, for messages and for --ignore-key; `name` is its name in the tables.
+// `key` is the member's path, for messages and for --ignore-key; `name` is its name in the tables. Those that no
+// published class has are added to `u`.
 static setun_status check_member(const st_spec *spec, const char *key, const char *name, const st_json *value,
-                                 setun_error *err) {
+                                 unread *u, setun_error *err) {
   const st_fact *f = st_fact_find(spec, ST_HUGGINGFACE, name, strlen(name));
   st_buffer found = {0};
-  if (!f || f->use == ST_FACT_NEUTRAL) return SETUN_OK; // in no published class
+  if (!f && !st_json_is_null(value)) add_unread(u, key);
+  if (!f || f->use == ST_FACT_NEUTRAL) return SETUN_OK;
   if (f->use == ST_FACT_USED) {
     if (!st_json_is_null(value) || !strcmp(f->values, "null")) return SETUN_OK;
     return st_fail(err, SETUN_ERROR_FORMAT,
@@ -273,18 +321,21 @@ static setun_status check_member(const st_spec *spec, const char *key, const cha
 
 // `path` leads to the object, "text_config." or "rope_scaling."; it is too long only for names that are in no table.
 static setun_status check_object(const st_spec *spec, const char *path, bool rope, const st_json *object,
-                                 setun_error *err) {
+                                 unread *u, setun_error *err) {
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < st_json_members(object) && s == SETUN_OK; i++) {
     const st_json_member *m = st_json_member_at(object, i);
     char key[320], name[160], inner[324];
     bool leads = !strcmp(m->key, "rope_scaling") || !strcmp(m->key, "rope_parameters") ||
                  (rope && (!strcmp(m->key, "full_attention") || !strcmp(m->key, "sliding_attention")));
-    if (snprintf(name, sizeof name, "%s%s", rope ? "rope:" : "", m->key) >= (int)sizeof name) continue;
+    if (snprintf(name, sizeof name, "%s%s", rope ? "rope:" : "", m->key) >= (int)sizeof name) {
+      add_unread(u, m->key);
+      continue;
+    }
     snprintf(key, sizeof key, "%s%s", path, m->key);
     snprintf(inner, sizeof inner, "%s.", key);
-    s = check_member(spec, key, name, &m->value, err);
-    if (s == SETUN_OK && leads) s = check_object(spec, inner, true, &m->value, err);
+    s = check_member(spec, key, name, &m->value, u, err);
+    if (s == SETUN_OK && leads) s = check_object(spec, inner, true, &m->value, u, err);
   }
   return s;
 }
@@ -292,7 +343,12 @@ static setun_status check_object(const st_spec *spec, const char *path, bool rop
 setun_status st_facts_check(const st_directory *d, const st_spec *spec, setun_error *err) {
   if (d->container == ST_GGUF) return check_gguf(d, spec, err);
   const st_json *text = st_json_find(d->config, "text_config");
-  setun_status s = check_object(spec, "", false, d->config, err);
-  if (s == SETUN_OK && st_json_is_object(text)) s = check_object(spec, "text_config.", false, text, err);
-  return s == SETUN_OK ? s : st_fail_in(err, s, "config.json");
+  unread u = {.n = 0};
+  setun_status s = check_object(spec, "", false, d->config, &u, err);
+  if (s == SETUN_OK && st_json_is_object(text)) s = check_object(spec, "text_config.", false, text, &u, err);
+  if (s != SETUN_OK) {
+    st_buffer_free(&u.list);
+    return st_fail_in(err, s, "config.json");
+  }
+  return note_unread(d, "members of config.json that no published class has", &u, err);
 }

@@ -231,6 +231,9 @@ class FactsTest(Case):
             self.assertIsInstance(self.plain[model], list, self.plain[model])
         return self.plain[model]
 
+    def notices(self, path):
+        return json.loads(self.good("inspect", path, "--json"))["notices"]
+
     def edited(self, model, changes):
         """A copy with keys changed: of a GGUF file names behind the architecture's, of a directory those of config.json."""
         if not os.path.isdir(model):
@@ -302,6 +305,20 @@ class FactsTest(Case):
                 found = self.logits(self.edited(directory, {key: v for key, v in keys.items() if key not in known}))
                 self.assertIsInstance(found, list, found)
                 self.assertEqual(found, self.plain_logits(directory))
+                edited = self.edited(directory, {key: v for key, v in keys.items() if key not in known})
+                self.assertEqual([n for n in self.notices(edited) if "not read" in n], [])
+
+    def test_what_nobody_knows_is_named(self):
+        directory, file = self.models["hunyuan-dense"]
+        edited = self.edited(directory, {f"new_member{i}": i for i in range(9)})
+        self.assertTrue(any("config.json" in n and "new_member0, new_member1" in n and n.endswith("new_member7 and others")
+                            for n in self.notices(edited)))
+        with open(os.path.join(directory, "config.json"), encoding="utf-8") as config:
+            rope = dict(json.load(config)["rope_scaling"], twist=2)
+        self.assertTrue(any(n.endswith("not read: rope_scaling.twist") for n in self.notices(self.edited(directory, {"rope_scaling": rope}))))
+        self.assertIn("use_cla: expected", self.logits(self.edited(directory, {"use_cla": True})))
+        edited = self.edited(file, {"tokenizer.ggml.new_rule": True})
+        self.assertTrue(any(n.endswith("not read: tokenizer.ggml.new_rule") for n in self.notices(edited)))
 
     def test_the_factor_of_a_scaling(self):
         """scale_linear is another name of the factor, whatever the type; two that differ are refused."""
@@ -583,9 +600,6 @@ class KeysTest(FactsTest):
         self.assertEqual(len([n for n in notices if "not read" in n]), 2, notices)
         many = self.notices(self.edited(path, {f"other{i}.key": i for i in range(12)}))
         self.assertTrue(any(n.endswith("other7.* (1) and 4 of others") for n in many), many)
-
-    def notices(self, path):
-        return json.loads(self.good("inspect", path, "--json"))["notices"]
 
     def test_templates(self):
         """A missing template is among the assumptions, and so is one of another type."""
