@@ -3,6 +3,7 @@
 conversions keep it or undo it. tests/model/families.c compares the files with the reference outputs."""
 import array
 import json
+import math
 import os
 import random
 
@@ -14,6 +15,17 @@ ROTATED, TIED, IDENTITY = (os.path.join(GOLDEN, "gguf", f"qwen3-rot{kind}.gguf")
 TERNARY = os.path.join(GOLDEN, "gguf", "qwen3-ternary-rot-pq2.gguf")
 IDS = ",".join(str(i) for i in range(3, 40))
 KEY = "prism.hadamard."
+
+
+def transform(x, block):
+    """The normalized Walsh-Hadamard transform of each block."""
+    x, half = list(x), 1
+    while half < block:
+        for i in range(len(x)):
+            if not i & half:
+                x[i], x[i + half] = x[i] + x[i + half], x[i] - x[i + half]
+        half *= 2
+    return [v / math.sqrt(block) for v in x]
 
 
 class RotationTest(FolderCase):
@@ -67,6 +79,32 @@ class RotationTest(FolderCase):
         plain = self.logits(PLAIN)
         self.assertLess(self.worst(self.logits(ROTATED), plain), 1e-4)
         self.assertGreater(self.worst(self.logits(ROTATED, "--ignore-key", KEY + "*"), plain), 1e-2)
+
+    def test_value_heads_folded_in_tiled_order(self):
+        """Without gdn_v_grouped the inputs of ssm_out are in the file's order of heads: the same model, folded again so."""
+        source = os.path.join(GOLDEN, "gguf", "qwen35-rot.gguf")
+        keys, tensors, data = gguf.read(source)
+        data, block = bytearray(data), keys[KEY + "block_size"]
+        key_heads, value_heads = keys["qwen35.ssm.group_count"], keys["qwen35.ssm.time_step_rank"]
+        widths, signs = (gguf.read_array(source, KEY + name) for name in ("sign_widths", "sign_values"))
+        for name, (dims, _, at) in tensors.items():
+            if not name.endswith("ssm_out.weight"):
+                continue
+            columns, rows = dims
+            begin, dim = sum(widths[:widths.index(columns)]), columns // value_heads
+            own = signs[begin:begin + columns]
+            grouped = [(h % key_heads * (value_heads // key_heads) + h // key_heads) * dim + i  # of each column in tiled order
+                       for h in range(value_heads) for i in range(dim)]
+            values = array.array("f", bytes(data[at:at + 4 * columns * rows]))
+            for row in range(0, columns * rows, columns):
+                plain = [s * x for s, x in zip(own, transform(values[row:row + columns], block), strict=True)]
+                values[row:row + columns] = array.array("f", transform([s * plain[c] for s, c in zip(own, grouped, strict=True)], block))
+            data[at:at + 4 * columns * rows] = values.tobytes()
+        with open(self.path("folded.gguf"), "wb") as file:
+            file.write(data)
+        for change in ({KEY + "gdn_v_grouped": None}, {KEY + "gdn_v_grouped": False}):
+            gguf.edit(self.path("folded.gguf"), self.path("tiled.gguf"), change)
+            self.assertLess(self.worst(self.logits(self.path("tiled.gguf")), self.logits(source)), 1e-4)
 
     def test_adapters(self):
         """Adapters see plain activations, with rotated matrices and a rotated head as with plain ones."""
