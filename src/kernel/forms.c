@@ -60,6 +60,11 @@ bool st_form_is_denser(st_form dense, const st_format *format) {
          (!st_coding_of(form).by_block || format->block >= SMALLEST_BLOCK);
 }
 
+bool st_form_is_direct(st_form dense, const st_format *format) {
+  const st_code_layout *l = format->ops->codes;
+  return l && l->order == ST_CODES_DIGITS && st_form_is_denser(dense, format);
+}
+
 size_t st_form_group_bytes(st_form form, size_t columns, uint32_t block) {
   st_coding c = st_coding_of(form);
   if (c.kind == ST_KIND_FIVES) {

@@ -74,10 +74,13 @@ void st_form_pack(st_form form, const st_format *format, size_t columns, uint32_
 
 // The same straight from a tensor's bytes, for the formats and shapes for which this is true: 16 whole rows from `row`
 // on, all of them in the strip, whose bytes these are; `row` and strip->row count from the tensor's first, and so does
-// a t16 tensor's group. `scales` (ST_SCALE_BLOCK only): one a block of these 16 rows.
+// a t16 tensor's group. `scales` (ST_SCALE_BLOCK only): one a block of these 16 rows. `form` is that of the format, or
+// one that st_form_is_direct.
 bool st_form_takes_strips(const st_format *format, st_shape shape);
-void st_form_pack_strip(const st_format *format, st_shape shape, const st_strip *strip, const void *bytes,
+void st_form_pack_strip(st_form form, const st_format *format, st_shape shape, const st_strip *strip, const void *bytes,
                         const float *scales, uint64_t row, uint8_t *group);
+// Whether every tensor of the format can have that denser form, so that it is packed without the one before.
+bool st_form_is_direct(st_form dense, const st_format *format);
 
 // What st_form_pack does for forms of five codes a byte, and of patterns.
 void st_form_pack_fives(st_form form, size_t columns, uint32_t block, const int8_t *rows, const float *scales,
@@ -85,8 +88,8 @@ void st_form_pack_fives(st_form form, size_t columns, uint32_t block, const int8
 void st_form_pack_patterns(size_t columns, uint32_t block, const int8_t *rows, const float *scales, size_t count,
                            uint8_t *group);
 // Whether the weights of a format, in the form that they become, may be changed to a denser form that is smaller;
-// whether a group can have it: not with a code 3, or with four codes that are no pattern; and converting a group of these
-// 2-bit codes, in place or to an earlier address.
+// whether a group can have it: not with a code 3, or with four codes that are no pattern; and converting a group of
+// these 2-bit codes, in place or to an earlier address.
 bool st_form_is_denser(st_form dense, const st_format *format);
 bool st_form_can_squeeze(st_form dense, size_t columns, uint32_t block, const uint8_t *group);
 void st_form_squeeze(st_form dense, size_t columns, uint32_t block, const uint8_t *from, uint8_t *to);

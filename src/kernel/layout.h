@@ -137,6 +137,22 @@ static inline size_t st_five_pieces(size_t columns) {
   return (columns + ST_FIVE_COLUMNS - 1) / ST_FIVE_COLUMNS;
 }
 
+// Eight such bytes from the codes c0 to c4 of each: those of f at least 64 have bit 6.
+static inline uint64_t st_five_bytes(uint64_t f, uint64_t c4) {
+  uint64_t large = f >> 6 & 0x0101010101010101u;
+  large = (large << 8) - large;
+  return f + (c4 << 6 & ~large) + ((0x8080808080808080u + (c4 << 4) + c4) & large);
+}
+
+// 16 consecutive columns of a row, 2 bits each, to the row's word of their block of 2-bit codes: the 4 x 4 codes are
+// transposed.
+static inline uint32_t st_transpose_codes(uint32_t x) {
+  uint32_t swap = (x ^ x >> 6) & 0x00CC00CC;
+  x ^= swap ^ swap << 6;
+  swap = (x ^ x >> 12) & 0x0000F0F0;
+  return x ^ swap ^ swap << 12;
+}
+
 // The blocks of a group of fives; with a scale a row it is one block without a head.
 typedef struct st_fives {
   size_t blocks, columns, head, bytes;
@@ -156,6 +172,10 @@ enum { ST_PATTERN_STEP = 128, ST_PATTERN_BYTES = 64 * 5 };
 static inline size_t st_pattern_block_bytes(uint32_t block) {
   return ST_SCALES + block / ST_PATTERN_STEP * (size_t)ST_PATTERN_BYTES;
 }
+
+// For st_form_pack_strip: 16 rows of ceil(columns / 5) bytes, five consecutive codes a byte in base 3, the first the
+// least significant; the form is T16 or T5, columns a multiple of 32.
+void st_pack_digits(st_form form, size_t columns, const uint8_t *rows, uint8_t *group);
 
 // For st_form_can_squeeze and st_form_squeeze.
 bool st_can_be_patterns(size_t columns, uint32_t block, const uint8_t *group);

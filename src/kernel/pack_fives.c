@@ -69,12 +69,9 @@ static uint64_t times3(uint64_t bytes) {
   return bytes + bytes + bytes;
 }
 
-// five_of for 8 bytes at once: those of f at least 64 have bit 6.
+// five_of for 8 bytes at once.
 static uint64_t fives_of(const uint64_t c[5]) {
-  uint64_t f = c[0] + times3(c[1] + times3(c[2] + times3(c[3])));
-  uint64_t large = f >> 6 & 0x0101010101010101u;
-  large = (large << 8) - large;
-  return f + (c[4] << 6 & ~large) + ((0x8080808080808080u + (c[4] << 4) + c[4]) & large);
+  return st_five_bytes(c[0] + times3(c[1] + times3(c[2] + times3(c[3]))), c[4]);
 }
 
 // A piece of `n` parts (of 5, the others are 0), whose codes are at the given bytes of `from`, moved up.

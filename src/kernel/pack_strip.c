@@ -1,6 +1,6 @@
 // Packing of a file's own bytes into groups of 16 rows, for formats that need not become trits or floats first: 2-bit
-// codes only change places, and half-precision floats are transposed. The result is that of st_form_pack with the same
-// weights.
+// codes only change places, half-precision floats are transposed, and five digits a byte are looked up (pack_digits.c).
+// The result is that of st_form_pack with the same weights.
 #include "kernel/kernel.h"
 
 #include "base/float16.h"
@@ -50,16 +50,10 @@ static void pack_planes(const st_code_layout *l, const uint8_t *rows, size_t str
   }
 }
 
-// 16 columns of 16 rows with 4 consecutive ones a byte: the word's 4 x 4 codes are transposed.
+// 16 columns of 16 rows with 4 consecutive ones a byte.
 static void pack_consecutive(const uint8_t *rows, size_t stride, uint8_t *out) {
   uint32_t x[ST_GROUP];
-  for (size_t r = 0; r < ST_GROUP; r++) x[r] = load_four(rows + r * stride);
-  for (size_t r = 0; r < ST_GROUP; r++) {
-    uint32_t swap = (x[r] ^ x[r] >> 6) & 0x00CC00CC;
-    x[r] ^= swap ^ swap << 6;
-    swap = (x[r] ^ x[r] >> 12) & 0x0000F0F0;
-    x[r] ^= swap ^ swap << 12;
-  }
+  for (size_t r = 0; r < ST_GROUP; r++) x[r] = st_transpose_codes(load_four(rows + r * stride));
   memcpy(out, x, sizeof x);
 }
 
@@ -89,13 +83,18 @@ static void pack_shared(const st_format *format, st_shape shape, const st_strip 
 }
 
 // `row` counts from the tensor's first, as strip->row does.
-static void pack_ternary(const st_format *format, st_shape shape, const st_strip *strip, const uint8_t *bytes,
-                         const float *scales, uint64_t row, uint8_t *group) {
+static void pack_ternary(st_form form, const st_format *format, st_shape shape, const st_strip *strip,
+                         const uint8_t *bytes, const float *scales, uint64_t row, uint8_t *group) {
   const st_code_layout *l = format->ops->codes;
   size_t columns = (size_t)shape.columns;
   if (l->order == ST_CODES_GROUPS) {
-    size_t size = st_form_group_bytes(st_form_of(format), columns, 1);
+    size_t size = st_form_group_bytes(form, columns, 1);
     memcpy(group, bytes + (row - strip->row) / ST_GROUP * size, size);
+    return;
+  }
+  if (l->order == ST_CODES_DIGITS) {
+    size_t size = (columns + 4) / 5;
+    st_pack_digits(form, columns, bytes + (size_t)(row - strip->row) * size, group);
     return;
   }
   if (l->order == ST_CODES_SHARED) {
@@ -149,12 +148,12 @@ static void pack_halves(st_form form, size_t columns, const uint8_t *rows, uint8
   memset(group + used, 0, st_form_group_bytes(form, columns, 1) - used);
 }
 
-void st_form_pack_strip(const st_format *format, st_shape shape, const st_strip *strip, const void *bytes,
+void st_form_pack_strip(st_form form, const st_format *format, st_shape shape, const st_strip *strip, const void *bytes,
                         const float *scales, uint64_t row, uint8_t *group) {
   if (is_half(format)) {
     size_t columns = (size_t)shape.columns;
-    pack_halves(st_form_of(format), columns, (const uint8_t *)bytes + (size_t)(row - strip->row) * 2 * columns, group);
+    pack_halves(form, columns, (const uint8_t *)bytes + (size_t)(row - strip->row) * 2 * columns, group);
   } else {
-    pack_ternary(format, shape, strip, bytes, scales, row, group);
+    pack_ternary(form, format, shape, strip, bytes, scales, row, group);
   }
 }

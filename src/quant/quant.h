@@ -59,11 +59,13 @@ typedef struct st_code_run {
   unsigned shift;  // of the code in each byte
 } st_code_run;
 
-// How a ternary format stores 2-bit codes, trit + 1, for code that only moves them to other places.
+// How a ternary format stores codes, trit + 1, for code that only moves them to other places: two bits each but for
+// digits.
 typedef enum st_code_order {
   ST_CODES_PLANES, // each `width` bytes of a step hold 4 * width columns: bit pair p of each, from shift `first` on by
                    // `next`, the columns from p * width on; width 1 is thus 4 consecutive columns a byte
   ST_CODES_SHARED, // rows share bytes: a whole row has one shift, see st_format_ops.run
+  ST_CODES_DIGITS, // five consecutive columns a byte, digits in base 3, the first the least significant
   ST_CODES_GROUPS  // 16 rows are a group in the kernels' own order, as st_format_ops.run says
 } st_code_order;
 

@@ -38,6 +38,7 @@ static ptrdiff_t t5_check(const uint8_t *step, size_t n) {
 static const st_ternary_rows t5 = {
     .step = 320, .step_bytes = 64, .unpack = t5_unpack, .pack = t5_pack, .check = t5_check};
 static const st_ternary_rows t5_zpm = {.step = 320, .step_bytes = 64, .unpack = t5_zpm_unpack, .check = t5_check};
-const st_format_ops st_ops_t5 = {ST_TERNARY_FIELDS(&t5, NULL), .digits = "minus-zero-plus", .scheme = "ternary"};
+static const st_code_layout t5_codes = {.order = ST_CODES_DIGITS, .step = 1};
+const st_format_ops st_ops_t5 = {ST_TERNARY_FIELDS(&t5, &t5_codes), .digits = "minus-zero-plus", .scheme = "ternary"};
 const st_format_ops st_ops_t5_zpm = {
     .rows = &t5_zpm, .unpack = st_rows_unpack, .check = st_rows_check, .dot = st_rows_dot, .digits = "zero-plus-minus"};

@@ -13,8 +13,8 @@
 #include "kernel/kernel.h"
 #include "kernel/layout.h"
 
-static const char *const formats[] = {"i2_s",   "i2_s-arm", "i2_s-x4", "tq2_0", "q2_0", "q2_0-128", "pq2_0",
-                                      "iq2_bn", "t2",       "hf-u8",   "t16",   "f16",  "bf16",     NULL};
+static const char *const formats[] = {"i2_s", "i2_s-arm", "i2_s-x4", "tq2_0", "q2_0", "q2_0-128", "pq2_0", "iq2_bn",
+                                      "t2",   "hf-u8",    "t16",     "t5",    "f16",  "bf16",     NULL};
 
 static void *allocate(size_t n) {
   void *p = calloc(n ? n : 1, 1);
@@ -36,9 +36,9 @@ static uint8_t *make_tensor(const st_format *f, st_shape shape, uint64_t bytes, 
   return data;
 }
 
-// The group by way of trits or floats.
-static void pack_slowly(const st_format *f, st_shape shape, const st_strip *strip, const uint8_t *data, float *scales,
-                        uint8_t *group) {
+// The group in a form by way of trits or floats.
+static void pack_slowly(st_form form, const st_format *f, st_shape shape, const st_strip *strip, const uint8_t *data,
+                        float *scales, uint8_t *group) {
   size_t n = (size_t)(strip->count * shape.columns);
   void *rows = allocate(n * sizeof(float));
   if (st_format_is_ternary(f)) {
@@ -47,23 +47,23 @@ static void pack_slowly(const st_format *f, st_shape shape, const st_strip *stri
   } else {
     f->ops->decode(f, shape, strip, data + strip->offset, rows);
   }
-  st_form_pack(st_form_of(f), f, (size_t)shape.columns, f->block, rows, scales, 16, group);
+  st_form_pack(form, f, (size_t)shape.columns, f->block, rows, scales, 16, group);
   free(rows);
 }
 
 // Every group of a matrix, from strips of one group and of as many as a strip can hold.
-static void check_matrix(const st_format *f, st_shape shape, st_random *r) {
+static void check_form(st_form form, const st_format *f, st_shape shape, st_random *r) {
   uint64_t bytes;
   assert_true(st_form_takes_strips(f, shape));
   assert_int_equal(st_format_size(f, shape, &bytes, NULL), SETUN_OK);
   uint8_t *data = make_tensor(f, shape, bytes, r);
-  size_t size = st_form_group_bytes(st_form_of(f), (size_t)shape.columns, f->block), blocks = shape.columns / 64 + 1;
+  size_t size = st_form_group_bytes(form, (size_t)shape.columns, f->block), blocks = shape.columns / 64 + 1;
   uint8_t *want = allocate(size), *found = allocate(size);
   float *scales = allocate(16 * blocks * sizeof *scales), *alone = allocate(16 * blocks * sizeof *alone);
   for (uint64_t row = 0; row < shape.rows; row += 16) {
     st_strip one = st_format_locate(f, shape, row, 16), all = st_format_locate(f, shape, row, shape.rows - row);
     assert_int_equal(one.count, 16);
-    pack_slowly(f, shape, &one, data, scales, want);
+    pack_slowly(form, f, shape, &one, data, scales, want);
     if (f->scales == ST_SCALE_BLOCK || f->scales == ST_SCALE_ROW) {
       st_format_strip_scales(f, shape, &one, data + one.offset, alone);
       assert_memory_equal(alone, scales, 16 * st_format_row_scales(f, shape.columns) * sizeof *scales);
@@ -71,7 +71,7 @@ static void check_matrix(const st_format *f, st_shape shape, st_random *r) {
     for (int i = 0; i < 2; i++) {
       const st_strip *strip = i ? &all : &one;
       memset(found, 0xA5, size);
-      st_form_pack_strip(f, shape, strip, data + strip->offset, scales, row, found);
+      st_form_pack_strip(form, f, shape, strip, data + strip->offset, scales, row, found);
       // The bytes that rounding the group's size up adds are undefined.
       size_t used = f->scales == ST_SCALE_BLOCK ? shape.columns / f->block * (32 + f->block * 4) : size;
       for (size_t b = 0; b < used; b++) {
@@ -86,6 +86,13 @@ static void check_matrix(const st_format *f, st_shape shape, st_random *r) {
   free(found);
   free(scales);
   free(alone);
+}
+
+static void check_matrix(const st_format *f, st_shape shape, st_random *r) {
+  check_form(st_form_of(f), f, shape, r);
+  for (int form = 0; form < ST_FORM_COUNT; form++) {
+    if (st_form_is_direct((st_form)form, f)) check_form((st_form)form, f, shape, r);
+  }
 }
 
 static void same_bytes(void **state) {
@@ -105,7 +112,8 @@ static void same_bytes(void **state) {
     const char *name;
     uint64_t columns;
   } odd[] = {{"i2_s", 384},   {"i2_s-arm", 320}, {"q2_0", 192}, {"iq2_bn", 64}, {"t2", 64},    {"hf-u8", 96},
-             {"i2_s-x4", 32}, {"t16", 32},       {"f16", 1},    {"f16", 7},     {"bf16", 130}, {"bf16", 33}};
+             {"i2_s-x4", 32}, {"t16", 32},       {"f16", 1},    {"f16", 7},     {"bf16", 130}, {"bf16", 33},
+             {"t5", 32},      {"t5", 64},        {"t5", 96},    {"t5", 160},    {"t5", 6912}};
   for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
     check_matrix(st_format_by_name(odd[i].name), (st_shape){64, odd[i].columns}, &r);
   }
@@ -119,8 +127,8 @@ static void other_shapes(void **state) {
     st_shape shape;
   } cases[] = {{"i2_s", {16, 64}},   {"i2_s-arm", {16, 32}}, {"t2", {16, 48}},      {"t16", {16, 48}},
                {"hf-u8", {16, 256}}, {"hf-u8", {100, 256}},  {"i2_s-x4", {16, 16}}, {"tq1_0", {16, 256}},
-               {"t5", {16, 320}},    {"iq1_bn", {16, 64}},   {"ptq1_0", {16, 128}}, {"f32", {16, 32}},
-               {"q8_0", {16, 32}},   {"q6_k", {16, 256}}};
+               {"t5", {16, 48}},     {"t5-zpm", {16, 320}},  {"iq1_bn", {16, 64}},  {"ptq1_0", {16, 128}},
+               {"f32", {16, 32}},    {"q8_0", {16, 32}},     {"q6_k", {16, 256}}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     if (st_form_takes_strips(st_format_by_name(cases[i].name), cases[i].shape)) fail_msg("%s, %zu", cases[i].name, i);
   }

@@ -157,11 +157,30 @@ static uint32_t block_of(const st_format *format, size_t columns) {
   return format->ops->row_head ? (uint32_t)columns : format->block;
 }
 
+// The form of a finalized matrix, the last one that is faster here. Denser forms are for tokens with one scale; their
+// sums must not overflow where those of 2-bit codes do not.
+static st_form final_form(const st_device *d, const st_format *format, st_activation kind, size_t columns) {
+  enum { MOST_COLUMNS = 1 << 22 };
+  if (kind != ST_ACT_INT8_TOKEN || columns > MOST_COLUMNS) return st_form_of(format);
+  for (int form = ST_FORM_COUNT - 1; form >= 0; form--) {
+    if (d->kernels.faster[form] && st_form_is_denser((st_form)form, format)) return (st_form)form;
+  }
+  return st_form_of(format);
+}
+
+// The form in which rows are written: the final one of a matrix whose codes are its own where any tensor of the format
+// can have it, so that they are written once; else the format's.
+static st_form written_form(const st_device *d, const st_matrix_desc *desc) {
+  st_form final = final_form(d, desc->format, activation_for(desc), (size_t)desc->shape.columns);
+  bool direct = desc->ownership == ST_OWNED && st_form_is_direct(final, desc->format);
+  return direct ? final : st_form_of(desc->format);
+}
+
 setun_status st_cpu_matrix_new(st_device *d, const st_matrix_desc *desc, st_dmatrix **matrix, setun_error *err) {
   setun_status s = check_matrix(d, desc, err);
   if (s != SETUN_OK) return s;
   const st_format *format = desc->format;
-  st_form form = st_form_of(format);
+  st_form form = written_form(d, desc);
   size_t columns = (size_t)desc->shape.columns, codes;
   uint32_t block = block_of(format, columns);
   size_t group_bytes = st_form_group_bytes(form, columns, block);
@@ -188,17 +207,6 @@ setun_status st_cpu_matrix_new(st_device *d, const st_matrix_desc *desc, st_dmat
 
 void st_cpu_matrix_borrow(st_dmatrix *m, void *codes) {
   m->m.data = codes;
-}
-
-// The form of a finalized matrix, the last one that is faster here. Denser forms are for tokens with one scale; their
-// sums must not overflow where those of 2-bit codes do not.
-static st_form final_form(const st_device *d, const st_format *format, st_activation kind, size_t columns) {
-  enum { MOST_COLUMNS = 1 << 22 };
-  if (kind != ST_ACT_INT8_TOKEN || columns > MOST_COLUMNS) return st_form_of(format);
-  for (int form = ST_FORM_COUNT - 1; form >= 0; form--) {
-    if (d->kernels.faster[form] && st_form_is_denser((st_form)form, format)) return (st_form)form;
-  }
-  return st_form_of(format);
 }
 
 st_matrix_info st_cpu_matrix_info(const st_device *d, const st_matrix_desc *desc) {
@@ -297,8 +305,8 @@ static void write_strip(st_dmatrix *m, const st_matrix_rows *r) {
   const st_strip *strip = r->strip;
   for (uint64_t i = 0; i < strip->count; i += ST_GROUP) {
     uint8_t *group = (uint8_t *)m->m.data + (size_t)((r->row + i) / ST_GROUP) * m->m.group_bytes;
-    st_form_pack_strip(m->format, m->stored, strip, r->data, r->scales ? r->scales + i * per_row : NULL, strip->row + i,
-                       group);
+    st_form_pack_strip(m->m.form, m->format, m->stored, strip, r->data, r->scales ? r->scales + i * per_row : NULL,
+                       strip->row + i, group);
     if (m->scales) memcpy(m->scales + r->row + i, r->scales + i, ST_GROUP * sizeof *r->scales);
   }
 }
