@@ -72,7 +72,7 @@ same() {
 native_isa= input=/dev/null
 "$native" version | grep -q '^instruction sets:.* amx' && native_isa=avx512
 ids='[1,5,9,20,33,47,60,2,7,11,18,25,3,99,100,41,17,29,8,6,4,77,65,12]'
-for isa in neon dotprod; do
+for isa in neon dotprod i8mm; do
   for model in tests/golden/hf/* tests/golden/gguf/*.gguf tests/golden/numpy/* models/setun-tales-7m; do
     [ -f "$model/config.json" ] || [ "${model%.gguf}" != "$model" ] || continue
     case $model in *adapter*) continue ;; esac

@@ -51,14 +51,20 @@ st_cpu st_cpu_detect(void) {
 #elif defined(__aarch64__)
 #ifdef __linux__
 #include <sys/auxv.h>
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 st_cpu st_cpu_detect(void) {
   st_cpu cpu = {.neon = true};
 #ifdef __linux__
   cpu.dotprod = getauxval(AT_HWCAP) & 1ul << 20;
+  cpu.i8mm = getauxval(AT_HWCAP2) & 1ul << 13;
 #elif defined(__APPLE__)
+  int there = 0;
+  size_t size = sizeof there;
   cpu.dotprod = true; // all Apple processors with a 64-bit macOS
+  cpu.i8mm = !sysctlbyname("hw.optional.arm.FEAT_I8MM", &there, &size, NULL, 0) && there;
 #endif
   return cpu;
 }

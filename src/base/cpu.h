@@ -11,7 +11,7 @@ typedef struct st_cpu {
   bool avx2;   // with FMA, F16C, BMI2
   bool avx512; // F, BW, DQ, VL, with VNNI
   bool amx;    // int8 tiles, permitted by the system for this process
-  bool neon, dotprod;
+  bool neon, dotprod, i8mm;
   // x86-64: CPUID leaf 7, subleaves 0 and 1, where there is avx2, else zero: what instructions have a bit there whose
   // registers one of the flags above has the system save.
   uint32_t leaf7[2][4];

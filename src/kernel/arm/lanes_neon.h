@@ -454,4 +454,41 @@ LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
 }
 #endif
 
+// Products of matrices of 2 rows x 8 columns, where there are such: a vp is the sums of 16 rows with two tokens, in
+// each quarter of a pair of rows the first one's with both tokens and then the second one's.
+#ifdef __ARM_FEATURE_MATMUL_INT8
+#define LANES_PAIRS
+typedef struct {
+  int32x4_t q[8];
+} vp;
+
+LANES_INLINE void vp_opaque(vp *v) {
+  for (int i = 0; i < 8; i++) __asm__ volatile("" : "+w"(v->q[i]));
+}
+LANES_INLINE vp vp_zero(void) {
+  vp v;
+  for (int i = 0; i < 8; i++) v.q[i] = vdupq_n_s32(0);
+  return v;
+}
+// Adds products of two parts of 4 columns, `w` and `next`, with the activations of both tokens at x and at next_x.
+LANES_INLINE vp vp_dot(vp sum, vb w, vb next, const int8_t *x, const int8_t *next_x) {
+  int32x2_t a, b;
+  memcpy(&a, x, sizeof a);
+  memcpy(&b, next_x, sizeof b);
+  int8x16_t v = vreinterpretq_s8_s32(vcombine_s32(vzip1_s32(a, b), vzip2_s32(a, b)));
+  LANES_EACH {
+    int32x4_t c = vreinterpretq_s32_s8(w.q[i]), d = vreinterpretq_s32_s8(next.q[i]);
+    sum.q[2 * i] = vmmlaq_s32(sum.q[2 * i], vreinterpretq_s8_s32(vzip1q_s32(c, d)), v);
+    sum.q[2 * i + 1] = vmmlaq_s32(sum.q[2 * i + 1], vreinterpretq_s8_s32(vzip2q_s32(c, d)), v);
+  }
+  return sum;
+}
+LANES_INLINE void vp_totals(vp v, vi *first, vi *second) {
+  LANES_EACH {
+    first->q[i] = vuzp1q_s32(v.q[2 * i], v.q[2 * i + 1]);
+    second->q[i] = vuzp2q_s32(v.q[2 * i], v.q[2 * i + 1]);
+  }
+}
+#endif
+
 #endif

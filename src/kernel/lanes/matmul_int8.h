@@ -25,6 +25,31 @@ LANES_INLINE void lanes_dot_step(st_form form, const uint8_t *codes, const int8_
   lanes_dot_parts(form, codes, x, n, 0, 8, n, chains, sums);
 }
 
+#ifdef LANES_PAIRS
+// The same for n tokens, an even number, in pairs, with an even number of unpacked parts.
+LANES_INLINE void lanes_pair_dots(const vb *w, size_t parts, const int8_t *x, size_t stride, size_t n, vp *sums) {
+#pragma GCC unroll 4
+  for (size_t i = 0; i < parts; i += 2) {
+#pragma GCC unroll 4
+    for (size_t t = 0; t < n; t += 2) {
+      const int8_t *at = x + (i * stride + t) * 4;
+      sums[t / 2] = vp_dot(sums[t / 2], w[i], w[i + 1], at, at + 4 * stride);
+    }
+  }
+}
+
+// Adds the sums to the totals of their n tokens.
+LANES_INLINE void lanes_pair_totals(const vp *sums, size_t n, vi *totals) {
+#pragma GCC unroll 4
+  for (size_t t = 0; t < n; t += 2) {
+    vi first, second;
+    vp_totals(sums[t / 2], &first, &second);
+    totals[t] = vi_add(totals[t], first);
+    totals[t + 1] = vi_add(totals[t + 1], second);
+  }
+}
+#endif
+
 // ---- by block -----------------------------------------------------------------------------------------------------
 
 enum { LANES_RUN = 8 }; // blocks of 32 columns whose starts are computed together
@@ -76,6 +101,16 @@ LANES_INLINE void lanes_block_dots(st_form form, const vb *w, const int8_t *x, s
   x += (size_t)sub * parts * stride * 4;
 #pragma GCC unroll 8
   for (size_t t = 0; t < n; t++) totals[t] = vb_offset(form) ? vi_set(starts[t]) : vi_zero();
+#ifdef LANES_PAIRS
+  if (n % 2 == 0) {
+    vp sums[LANES_TILE / 2];
+#pragma GCC unroll 4
+    for (size_t t = 0; t < n; t += 2) sums[t / 2] = vp_zero();
+    lanes_pair_dots(w, parts, x, stride, n, sums);
+    lanes_pair_totals(sums, n, totals);
+    return;
+  }
+#endif
 #pragma GCC unroll 8
   for (size_t from = 0; from < parts; from += each) {
     vd dots[LANES_TILE];
@@ -292,9 +327,34 @@ LANES_INLINE void lanes_rest_chunk(st_form form, const st_matrix *w, size_t row,
 
 // ---- by token -----------------------------------------------------------------------------------------------------
 
+#ifdef LANES_PAIRS
+// lanes_dot_steps for an even number of tokens.
+LANES_INLINE void lanes_pair_steps(st_form form, const uint8_t **codes, const int8_t *x, size_t steps, size_t n,
+                                   vi *totals) {
+  vp sums[LANES_TILE / 2];
+#pragma GCC unroll 4
+  for (size_t t = 0; t < n; t += 2) sums[t / 2] = vp_zero();
+  for (; steps; steps--, x += ST_STEP * n, *codes += st_step_bytes(form)) {
+    lanes_prefetch_step(form, *codes);
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {
+      const vb w[2] = {vb_codes(form, *codes, i), vb_codes(form, *codes, i + 1)};
+      lanes_pair_dots(w, 2, x + 4 * n * (size_t)i, n, n, sums);
+    }
+  }
+  lanes_pair_totals(sums, n, totals);
+}
+#endif
+
 // Adds the integer products of `steps` times 32 columns to the totals of n tokens; advances the codes.
 LANES_INLINE void lanes_dot_steps(st_form form, const uint8_t **codes, const int8_t *x, size_t steps, size_t n,
                                   vi *totals) {
+#ifdef LANES_PAIRS
+  if (n % 2 == 0) {
+    lanes_pair_steps(form, codes, x, steps, n, totals);
+    return;
+  }
+#endif
   const size_t chains = lanes_chains(n);
   vd dots[2 * LANES_TILE];
 #pragma GCC unroll 8
