@@ -167,7 +167,8 @@ static int store_value(const command *self, const option *o, const char *text, v
   case OPTION_CHOICE:
     if (!(o->high >= 2 ? are_choices(option_value(o), text) : is_choice(option_value(o), text))) {
       char label[64];
-      return usage_error(self, "%s expects one of %s, not '%s'", option_label(o, label), option_value(o), text);
+      return usage_error(self, "%s expects one of %s%s, not '%s'", option_label(o, label), option_value(o),
+                         o->high >= 2 ? ", or two with a comma between" : "", text);
     }
     *(const char **)to = text;
     return 0;

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/output.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // The words: positions with keys and values; the context's window and sinks; forgotten tokens; the position of the
@@ -298,13 +299,21 @@ static setun_status check_header(const st_sequences *all, const st_sequence *q, 
   return SETUN_OK;
 }
 
+static const char *describe_window(uint32_t window, uint32_t sinks, char out[64]) {
+  if (!window) return "no window";
+  int n = snprintf(out, 64, "a window of %u tokens", window);
+  if (sinks) snprintf(out + n, 64 - (size_t)n, " and %u sinks", sinks);
+  return out;
+}
+
 // Whether the context's window and sinks equal the file's, and the number of forgotten tokens is possible.
 static setun_status check_windows(const st_windows *w, const st_file *f, const header *h, const extent *e,
                                   setun_error *err) {
   const uint32_t *words = e->words;
   if (words[WINDOW] != w->window || words[SINKS] != w->sinks) {
-    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected a window of %u and %u sinks, found %u and %u", f->path,
-                   w->window, w->sinks, words[WINDOW], words[SINKS]);
+    char expected[64], found[64];
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "%s: expected %s, found a session with %s", f->path,
+                   describe_window(w->window, w->sinks, expected), describe_window(words[WINDOW], words[SINKS], found));
   }
   bool whole = w->period ? words[FORGOTTEN] % w->period == 0 : !words[FORGOTTEN];
   if (whole && (!words[FORGOTTEN] || (words[CACHED] == h->n_tokens && h->n_tokens >= w->kept))) return SETUN_OK;

@@ -144,6 +144,10 @@ class RunTest(Case):
         self.assertRegex(text, r"(?m)^load +[\d.]+ .iB in +[\d.]+ s +[\d.]+ GB/s$")
         self.assertEqual(setun("run", TALES, "-p", PROMPT, "-n", 4, "--ignore-eos").stderr, b"")
 
+    def test_refused_formats_of_the_cache_name_what_is_allowed(self):
+        for value in "q5", "q8,q5", "q8,q4,q4":
+            self.fails(2, "run", TALES, "--kv", value, mentions=["f16|f32|q8|q4, or two with a comma between", value])
+
     def test_instruction_sets_that_the_machine_has(self):
         available = json.loads(self.good("version", "--json"))["isa"]
         want = self.ids("-p", PROMPT, "-n", 8, "--temp", 0, "--isa", "scalar")
