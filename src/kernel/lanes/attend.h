@@ -16,8 +16,7 @@
 
 enum {
   LANES_QUERIES = 48, // that read keys and values together
-  FEW_QUERIES = 4,    // up to so many read from memory, with prefetching
-  LANES_NEAR = 2048   // bytes ahead
+  FEW_QUERIES = 4     // up to so many read from memory, with prefetching
 };
 
 typedef struct {
@@ -61,26 +60,22 @@ typedef struct {
   bool half;
   bool more; // added to out; otherwise out is set, and multiplied by `scale`
   float scale;
-  const uint8_t *next; // the beginning of the matrix that is read next; NULL: do not prefetch
+  const uint8_t *next, *ahead; // blocks to prefetch: one of the same size that is read next, and another one; or NULL
+  size_t ahead_bytes;
   const float *factors[LANES_HEADS];
   float *out[LANES_HEADS];
 } lanes_sums;
 
-// Two prefetches a line as for weights: a near one, of what is read LANES_NEAR bytes on, which at the end of a slab is
-// `then`; and a far one, of the next matrix.
-LANES_INLINE void lanes_cache_prefetch(const lanes_sums *a, size_t r, size_t c, size_t bytes, bool half,
-                                       const uint8_t *then) {
-  size_t row = a->stride * lanes_size(half), on = r + LANES_NEAR / row, at = r * row + c * lanes_size(half);
-  const uint8_t *near = on < a->rows ? a->matrix + at + LANES_NEAR / row * row : then + (on - a->rows) * row;
-  for (size_t i = 0; i < bytes; i += 64) {
-    __builtin_prefetch(near + i, 0, 3);
-    __builtin_prefetch(a->next + at + i, 0, 2);
-  }
+// Into the second-level cache, while a row is multiplied.
+LANES_INLINE void lanes_cache_prefetch(const lanes_sums *a, size_t r, size_t c, size_t bytes, bool half) {
+  size_t at = (r * a->stride + c) * lanes_size(half);
+  for (size_t i = 0; a->next && i < bytes; i += 64) __builtin_prefetch(a->next + at + i, 0, 2);
+  if (at >= a->ahead_bytes) return;
+  for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(a->ahead + at + i, 0, 2);
 }
 
 // `slab` * 16 columns from c on; with `part` only that many columns of one vector.
-LANES_INLINE void lanes_sum_slab(const lanes_sums *a, size_t n, size_t c, size_t slab, size_t part, bool half,
-                                 const uint8_t *then) {
+LANES_INLINE void lanes_sum_slab(const lanes_sums *a, size_t n, size_t c, size_t slab, size_t part, bool half) {
   vf sums[LANES_HEADS * LANES_SLAB], v[LANES_SLAB];
 #pragma GCC unroll 32
   for (size_t i = 0; i < n * slab; i++) {
@@ -89,7 +84,7 @@ LANES_INLINE void lanes_sum_slab(const lanes_sums *a, size_t n, size_t c, size_t
   }
   const uint8_t *row = a->matrix + c * lanes_size(half);
   for (size_t r = 0; r < a->rows; r++, row += a->stride * lanes_size(half)) {
-    if (a->next) lanes_cache_prefetch(a, r, c, slab * 16 * lanes_size(half), half, then);
+    if (a->next || a->ahead) lanes_cache_prefetch(a, r, c, slab * 16 * lanes_size(half), half);
 #pragma GCC unroll 8
     for (size_t s = 0; s < slab; s++) {
       const uint8_t *at = row + s * 16 * lanes_size(half);
@@ -115,20 +110,18 @@ LANES_INLINE void lanes_sum_slab(const lanes_sums *a, size_t n, size_t c, size_t
 
 // With more queries than LANES_WIDE a slab is one vector, of which more sums fit into registers.
 LANES_INLINE void lanes_sum_slabs(const lanes_sums *a, size_t n, size_t c, size_t last, bool half) {
-  const uint8_t *next = a->next ? a->next + c * lanes_size(half) : NULL;
   const size_t most = n > LANES_WIDE ? 1 : LANES_SLAB;
   for (size_t width; c < last; c += width) {
     size_t slab = last - c < 16 * most ? (last - c) / 16 : most;
     width = slab ? 16 * slab : last - c;
-    const uint8_t *then = c + width < last ? a->matrix + (c + width) * lanes_size(half) : next;
     if (slab == most)
-      lanes_sum_slab(a, n, c, most, 0, half, then);
+      lanes_sum_slab(a, n, c, most, 0, half);
     else if (slab == 3 && most > 3)
-      lanes_sum_slab(a, n, c, 3, 0, half, then);
+      lanes_sum_slab(a, n, c, 3, 0, half);
     else if (slab == 2 && most > 2)
-      lanes_sum_slab(a, n, c, 2, 0, half, then);
+      lanes_sum_slab(a, n, c, 2, 0, half);
     else
-      lanes_sum_slab(a, n, c, 1, slab ? 0 : width, half, then);
+      lanes_sum_slab(a, n, c, 1, slab ? 0 : width, half);
   }
 }
 
@@ -174,10 +167,15 @@ LANES_INLINE const uint32_t *lanes_pages(const st_attend *a, const st_attend_par
   return a->pages + p->index * (ST_PART / ST_KEYS);
 }
 
+LANES_INLINE lanes_block lanes_block_of(const st_attend *a, uint32_t page, bool keys) {
+  return (lanes_block){(keys ? a->k : a->v) + page * a->page_bytes,
+                       st_kv_block_bytes(keys ? a->keys : a->values, keys, a->head_dim)};
+}
+
 // Scores of n queries for those keys of the block at j that at least one of them sees, and for others in the same
 // vectors.
 LANES_INLINE void lanes_block_scores(const st_attend *a, const lanes_query *q, size_t n, size_t j, const uint8_t *block,
-                                     const uint8_t *next) {
+                                     const uint8_t *next, lanes_block ahead) {
   size_t first = lanes_greatest(q[0].first, j), last = lanes_least(q[n - 1].last, j + ST_KEYS);
   if (first >= last) return;
   lanes_sums sums = {.matrix = block,
@@ -185,7 +183,9 @@ LANES_INLINE void lanes_block_scores(const st_attend *a, const lanes_query *q, s
                      .stride = ST_KEYS,
                      .half = a->keys == SETUN_KV_F16,
                      .scale = a->scale,
-                     .next = next};
+                     .next = next,
+                     .ahead = ahead.from,
+                     .ahead_bytes = ahead.bytes};
   for (size_t i = 0; i < n; i++) sums.factors[i] = q[i].q, sums.out[i] = q[i].scores + j;
   lanes_sum_columns(&sums, n, (first - j) / 16 * 16, (last - j + 15) / 16 * 16);
 }
@@ -193,12 +193,12 @@ LANES_INLINE void lanes_block_scores(const st_attend *a, const lanes_query *q, s
 // The same for keys that are codes.
 LANES_INLINE void lanes_block_code_scores(const st_attend *a, const st_attend_codes *codes, const lanes_query *q,
                                           size_t n, size_t j, const uint8_t *block, const uint8_t *next,
-                                          lanes_ahead *ahead) {
+                                          lanes_block ahead) {
   size_t first = lanes_greatest(q[0].first, j), last = lanes_least(q[n - 1].last, j + ST_KEYS);
   if (first >= last) return;
   lanes_code_keys keys = {.block = block,
                           .next = next,
-                          .ahead = ahead,
+                          .ahead = lanes_ahead_of(ahead, ST_KEYS / ST_GROUP),
                           .columns = codes->columns,
                           .first = (first - j) / ST_GROUP * ST_GROUP,
                           .last = last - j,
@@ -213,7 +213,7 @@ LANES_INLINE void lanes_block_code_scores(const st_attend *a, const st_attend_co
 // The softmax without its division, of n queries (at most LANES_SLAB) that see the same keys: scores in place become
 // e^(score - largest), of all scores and the query's sink. Several at once, since the steps of each depend on one
 // another.
-LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks, lanes_ahead *ahead) {
+LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks) {
   float *scores[LANES_SLAB], sink[LANES_SLAB];
   vf most[LANES_SLAB], sum[LANES_SLAB], p[LANES_SLAB];
   size_t keys = q->last - q->first;
@@ -231,7 +231,6 @@ LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks, la
   }
   LANES_EACH_QUERY most[i] = vf_set(vf_most(most[i]));
   for (size_t j = 0; j < keys; j += 16) {
-    lanes_fetch(ahead);
     LANES_EACH_QUERY p[i] = vf_sub(vf_load(scores[i] + j), most[i]);
     lanes_exps(p, n);
     LANES_EACH_QUERY {
@@ -244,8 +243,8 @@ LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks, la
 }
 
 #define LANES_SOFTMAX(n)                                                                                               \
-  LANES_APART void lanes_softmax_##n(lanes_query *q, const float *sinks, lanes_ahead *ahead) {                         \
-    lanes_softmax(q, n <= LANES_SLAB ? n : 1, sinks, ahead);                                                           \
+  LANES_APART void lanes_softmax_##n(lanes_query *q, const float *sinks) {                                             \
+    lanes_softmax(q, n <= LANES_SLAB ? n : 1, sinks);                                                                  \
   }
 LANES_SOFTMAX(1)
 LANES_SOFTMAX(2)
@@ -253,30 +252,31 @@ LANES_SOFTMAX(3)
 LANES_SOFTMAX(4)
 
 // Of n queries, the first of which is the `head`-th of its token's.
-LANES_INLINE void lanes_softmaxes(const st_attend *a, lanes_query *q, size_t n, size_t head, lanes_ahead *ahead) {
+LANES_INLINE void lanes_softmaxes(const st_attend *a, lanes_query *q, size_t n, size_t head) {
   for (size_t i = 0, count; i < n; i += count) {
     size_t at = (head + i) % a->n_q, same = lanes_least(a->n_q - at, n - i);
     const float *sinks = a->sinks ? a->sinks + at : NULL;
     count = lanes_least(same, LANES_SLAB);
     switch (count) {
-    case 1: lanes_softmax_1(q + i, sinks, ahead); break;
-    case 2: lanes_softmax_2(q + i, sinks, ahead); break;
-    case 3: lanes_softmax_3(q + i, sinks, ahead); break;
-    default: lanes_softmax_4(q + i, sinks, ahead);
+    case 1: lanes_softmax_1(q + i, sinks); break;
+    case 2: lanes_softmax_2(q + i, sinks); break;
+    case 3: lanes_softmax_3(q + i, sinks); break;
+    default: lanes_softmax_4(q + i, sinks);
     }
   }
 }
 
 // Adds the values of keys [first, last), all of which n queries see. `rows` are those of the keys from j on.
 LANES_INLINE void lanes_shared_values(const st_attend *a, const lanes_query *q, size_t n, size_t j, size_t first,
-                                      size_t last, const uint8_t *rows, const uint8_t *next) {
+                                      size_t last, const uint8_t *rows, lanes_block ahead) {
   bool half = a->values == SETUN_KV_F16;
   lanes_sums sums = {.matrix = rows + (first - j) * a->head_dim * lanes_size(half),
                      .rows = last - first,
                      .stride = a->head_dim,
                      .half = half,
                      .more = true,
-                     .next = next};
+                     .ahead = ahead.from,
+                     .ahead_bytes = ahead.bytes};
   for (size_t i = 0; i < n; i++) sums.factors[i] = q[i].scores + first, sums.out[i] = q[i].out;
   lanes_sum_columns(&sums, n, 0, a->head_dim);
 }
@@ -285,17 +285,17 @@ LANES_INLINE void lanes_shared_values(const st_attend *a, const lanes_query *q, 
 // before and after. Queries are in the order of their tokens: the last one's keys begin last, the first one's end
 // first.
 LANES_INLINE void lanes_add_values(const st_attend *a, const lanes_query *q, size_t n, size_t j, size_t last,
-                                   const uint8_t *rows, const uint8_t *next) {
+                                   const uint8_t *rows, lanes_block ahead) {
   size_t begin = lanes_greatest(q[n - 1].first, j), end = lanes_least(q[0].last, last);
   if (begin >= end) begin = end = last;
   for (size_t i = 0; i < n; i++) {
     size_t from = lanes_greatest(q[i].first, j), to = lanes_least(q[i].last, begin);
-    if (from < to) lanes_shared_values(a, q + i, 1, j, from, to, rows, next);
+    if (from < to) lanes_shared_values(a, q + i, 1, j, from, to, rows, ahead);
   }
-  if (begin < end) lanes_shared_values(a, q, n, j, begin, end, rows, next);
+  if (begin < end) lanes_shared_values(a, q, n, j, begin, end, rows, ahead);
   for (size_t i = 0; end < last && i < n; i++) { // the last of them see more keys
     size_t to = lanes_least(q[i].last, last);
-    if (end < to) lanes_shared_values(a, q + i, n - i, j, end, to, rows, next), end = to;
+    if (end < to) lanes_shared_values(a, q + i, n - i, j, end, to, rows, ahead), end = to;
   }
 }
 
@@ -324,15 +324,17 @@ static void lanes_quantize_factors(const st_attend *a, const st_attend_part *p, 
 
 // Adds the values of keys [j, last), which are codes, to n queries.
 LANES_INLINE void lanes_add_code_values(const st_attend *a, const lanes_query *q, size_t n, size_t j, size_t last,
-                                        const uint8_t *block, lanes_ahead *ahead) {
+                                        const uint8_t *block, lanes_block ahead) {
   size_t begin = lanes_greatest(q[0].first, j), end = lanes_least(q[n - 1].last, last);
   if (begin >= end) return;
+  uint32_t bits = st_kv_format_of(a->values)->value_bits;
+  size_t width = bits < 8 ? ST_STEP : ST_GROUP;
   lanes_code_values values = {.block = block,
-                              .ahead = ahead,
+                              .ahead = lanes_ahead_of(ahead, (a->head_dim + width - 1) / width),
                               .head_dim = a->head_dim,
                               .first = (begin - j) / 4,
                               .last = (end - j + 3) / 4,
-                              .bits = st_kv_format_of(a->values)->value_bits};
+                              .bits = bits};
   for (size_t i = 0; i < n; i++) {
     lanes_factor_codes f;
     values.codes[i] = (const int8_t *)(q[i].scores + j);
@@ -359,64 +361,53 @@ LANES_INLINE void lanes_prefetch_row(const float *row, size_t n, bool written) {
   }
 }
 
-// Groups of queries that read a block together, and what is prefetched.
+// Groups of queries that read a block together.
 typedef struct {
   const lanes_query *q;
   size_t count, ends[LANES_QUERIES];
-  bool next;          // the next block is prefetched
-  lanes_ahead *ahead; // or NULL
 } lanes_shares;
 
-// Keys [begin, end) of the part, which some of the queries see.
+// Keys [begin, end) of the part, which some of the queries see. With `few` queries their values are prefetched, and
+// the keys if they were not.
 static void lanes_all_scores(const st_attend *a, const st_attend_part *p, const lanes_shares *s, size_t begin,
-                             size_t end) {
+                             size_t end, bool few) {
   const uint32_t *pages = lanes_pages(a, p);
   for (size_t j = begin; j < end; j += ST_KEYS) {
-    const uint8_t *block = a->k + pages[j / ST_KEYS] * a->page_bytes;
-    const uint8_t *next = j + ST_KEYS < end ? a->k + pages[j / ST_KEYS + 1] * a->page_bytes
-                                            : a->v + pages[begin / ST_KEYS] * a->page_bytes;
-    if (!s->next) next = NULL;
+    const uint32_t *page = pages + j / ST_KEYS;
+    const uint8_t *block = a->k + *page * a->page_bytes;
+    const uint8_t *next = few && !p->fetched && j + ST_KEYS < end ? a->k + page[1] * a->page_bytes : NULL;
+    lanes_block values = {0};
+    if (few) values = lanes_block_of(a, *page, false);
     for (size_t g = 0, from = 0; g < s->count; from = s->ends[g++]) {
       if (p->queries)
-        lanes_block_code_scores(a, p->queries, s->q + from, s->ends[g] - from, j, block, g ? NULL : next, s->ahead);
+        lanes_block_code_scores(a, p->queries, s->q + from, s->ends[g] - from, j, block, next, values);
       else
-        lanes_block_scores(a, s->q + from, s->ends[g] - from, j, block, next);
+        lanes_block_scores(a, s->q + from, s->ends[g] - from, j, block, next, values);
+      next = NULL, values = (lanes_block){0};
     }
   }
 }
 
+// Their values. With `few` queries the next part's keys are prefetched.
 static void lanes_all_values(const st_attend *a, const st_attend_part *p, const lanes_shares *s, size_t begin,
-                             size_t end) {
+                             size_t end, bool few) {
   const uint32_t *pages = lanes_pages(a, p);
   bool is_codes = st_kv_is_codes(a->values);
   for (size_t j = begin; j < end; j += ST_KEYS) {
-    size_t last = lanes_least(j + ST_KEYS, end);
+    size_t last = lanes_least(j + ST_KEYS, end), then = j + ST_PART;
     const uint8_t *rows = a->v + pages[j / ST_KEYS] * a->page_bytes;
-    const uint8_t *next = s->next ? a->v + pages[(last < end ? last : j) / ST_KEYS] * a->page_bytes : NULL;
+    lanes_block keys = {0};
+    if (few && p->more && p->index * ST_PART + then < a->n_keys) {
+      keys = lanes_block_of(a, pages[then / ST_KEYS], true);
+    }
     for (size_t g = 0, from = 0; g < s->count; from = s->ends[g++]) {
       if (is_codes)
-        lanes_add_code_values(a, s->q + from, s->ends[g] - from, j, last, rows, s->ahead);
+        lanes_add_code_values(a, s->q + from, s->ends[g] - from, j, last, rows, keys);
       else
-        lanes_add_values(a, s->q + from, s->ends[g] - from, j, last, rows, next);
+        lanes_add_values(a, s->q + from, s->ends[g] - from, j, last, rows, keys);
+      keys = (lanes_block){0};
     }
   }
-}
-
-// Prefetches what few queries of keys [begin, end) of a part read next: at a time about as much as is read while so
-// many keys, or columns of values, are computed.
-LANES_INLINE lanes_ahead lanes_ahead_of(const st_attend *a, const st_attend_part *p, size_t begin, size_t end) {
-  size_t from = (p->index + 1) * ST_PART, left = a->n_keys > from ? a->n_keys - from : 0;
-  lanes_ahead f = {.page_bytes = a->page_bytes};
-  f.lists[0].from = a->v, f.lists[0].pages = lanes_pages(a, p) + begin / ST_KEYS;
-  f.lists[0].count = (end - begin + ST_KEYS - 1) / ST_KEYS;
-  f.lists[0].bytes = st_kv_block_bytes(a->values, false, a->head_dim);
-  f.lists[1].from = a->k, f.lists[1].pages = lanes_pages(a, p) + ST_PART / ST_KEYS;
-  f.lists[1].count = p->more ? (lanes_least(left, ST_PART) + ST_KEYS - 1) / ST_KEYS : 0;
-  f.lists[1].bytes = st_kv_block_bytes(a->keys, true, a->head_dim);
-  size_t steps =
-      2 * (ST_KEYS / ST_GROUP) + a->head_dim / (st_kv_format_of(a->values)->value_bits < 8 ? ST_STEP : ST_GROUP);
-  f.lines = (f.lists[0].bytes + f.lists[1].bytes) / 64 / steps + 1;
-  return f;
 }
 
 // Queries [first, first + n), n at most LANES_QUERIES.
@@ -426,20 +417,16 @@ static void lanes_attend_queries(const st_attend *a, const st_attend_part *p, si
   size_t most = few ? LANES_WIDE : LANES_HEADS;
   lanes_list(a, p, first, n, q);
   size_t begin = q[0].first / ST_KEYS * ST_KEYS, end = q[n - 1].last;
-  lanes_ahead next = lanes_ahead_of(a, p, begin, end);
-  lanes_ahead *ahead = few && code_values && begin < end ? &next : NULL;
-  lanes_shares keys = {.q = q, .ahead = p->queries ? ahead : NULL};
-  lanes_shares values = {.q = q, .next = few, .ahead = ahead};
-  keys.next = few && !(p->queries && ahead && p->fetched);
+  lanes_shares keys = {.q = q}, values = {.q = q};
   keys.count = lanes_groups(n, p->queries ? LANES_CODES : most, keys.ends);
   values.count = lanes_groups(n, code_values ? LANES_CODES : most, values.ends);
   for (size_t i = 0; i < n && !few; i++) lanes_prefetch_row(q[i].q, a->head_dim, false);
-  lanes_all_scores(a, p, &keys, begin, end);
+  lanes_all_scores(a, p, &keys, begin, end, few);
   for (size_t i = 0; i < n && !few; i++) lanes_prefetch_row(q[i].out, a->head_dim, true);
-  lanes_softmaxes(a, q, n, first, ahead);
+  lanes_softmaxes(a, q, n, first);
   if (code_values) lanes_quantize_factors(a, p, q, n, begin, end);
   for (size_t i = 0; i < n; i++) memset(q[i].out, 0, a->head_dim * sizeof *q[i].out);
-  lanes_all_values(a, p, &values, begin, end);
+  lanes_all_values(a, p, &values, begin, end, few);
 }
 
 static void lanes_attend(const st_attend *a, const st_attend_part *p) {

@@ -47,31 +47,29 @@ LANES_INLINE vi lanes_byte_piece(const uint8_t *step, int i) {
 
 // ---- prefetching --------------------------------------------------------------------------------------------------
 
-// Blocks that are prefetched into the second-level cache, a few lines at a time, while others are computed: a part's
-// values, then the next part's keys.
+// A block that is prefetched into the second-level cache while another one is computed, a line for each step of the
+// inner loop, since most of many prefetches at once are dropped. `lines` belong to each of the other's groups of sums.
 typedef struct {
-  struct {
-    const uint8_t *from; // the head's block in page 0
-    const uint32_t *pages;
-    size_t count, bytes; // of blocks, and of one
-  } lists[2];
-  size_t page_bytes, list, block, at; // the current place
-  size_t lines;                       // at a time
+  const uint8_t *from; // NULL: none
+  size_t bytes;
+} lanes_block;
+typedef struct {
+  const uint8_t *block;
+  size_t lines;
 } lanes_ahead;
 
-LANES_INLINE void lanes_fetch(lanes_ahead *f) {
-  if (!f) return;
-  for (size_t left = f->lines; left && f->list < 2;) {
-    if (f->block == f->lists[f->list].count) {
-      f->list++, f->block = 0;
-      continue;
-    }
-    size_t bytes = f->lists[f->list].bytes, lines = (bytes - f->at) / 64, n = lines < left ? lines : left;
-    const uint8_t *p = f->lists[f->list].from + f->lists[f->list].pages[f->block] * f->page_bytes + f->at;
-    for (size_t i = 0; i < n; i++) __builtin_prefetch(p + 64 * i, 0, 2);
-    left -= n, f->at += 64 * n;
-    if (f->at == bytes) f->at = 0, f->block++;
-  }
+LANES_INLINE lanes_ahead lanes_ahead_of(lanes_block b, size_t groups) {
+  return (lanes_ahead){b.from, (b.bytes / 64 + groups - 1) / groups};
+}
+
+// Those of group g.
+LANES_INLINE const uint8_t *lanes_ahead_at(lanes_ahead a, size_t g) {
+  return a.block ? a.block + 64 * g * a.lines : NULL;
+}
+
+// The lines that the `steps` of the inner loop have left.
+LANES_INLINE void lanes_fetch_rest(lanes_ahead a, const uint8_t *at, size_t steps) {
+  for (size_t i = steps; at && i < a.lines; i++) __builtin_prefetch(at + 64 * i, 0, 2);
 }
 
 // ---- keys ---------------------------------------------------------------------------------------------------------
@@ -79,7 +77,7 @@ LANES_INLINE void lanes_fetch(lanes_ahead *f) {
 // A block of keys, and queries.
 typedef struct {
   const uint8_t *block, *next; // next: the block that is read next, to prefetch; or NULL
-  lanes_ahead *ahead;          // or NULL
+  lanes_ahead ahead;           // values
   size_t columns, first, last; // keys from a multiple of 16 on; 16 at a time
   uint32_t bits;
   const int8_t *codes[LANES_HEADS]; // int16 for 10 bits
@@ -98,6 +96,8 @@ LANES_INLINE void lanes_key_group(const lanes_code_keys *a, size_t n, uint32_t b
   const size_t chains = lanes_key_chains(n, bits);
   size_t bytes = st_kv_step_bytes(bits), steps = a->columns / ST_STEP,
          at = ST_KV_SCALES + key / ST_GROUP * steps * bytes;
+  const size_t every = bits < 8 ? 2 : 1; // piece: about as many lines as values have
+  const uint8_t *ahead = lanes_ahead_at(a->ahead, key / ST_GROUP);
 #pragma GCC unroll 8
   for (size_t q = 0; q < n; q++) {
     sums[q][0] = vi_set(-(int32_t)((uint32_t)a->sums[q] * (uint32_t)st_kv_offset(bits)));
@@ -109,6 +109,9 @@ LANES_INLINE void lanes_key_group(const lanes_code_keys *a, size_t n, uint32_t b
     for (int i = 0; i < ST_KEY_PIECES; i++) {
       for (size_t b = 64 * (size_t)i; a->next && b < bytes; b += 64 * ST_KEY_PIECES) { // into the second-level cache
         __builtin_prefetch(a->next + at + b, 0, 2);
+      }
+      if (ahead && (size_t)i % every == 0) {
+        __builtin_prefetch(ahead + 64 * ((s * ST_KEY_PIECES + (size_t)i) / every), 0, 2);
       }
       if (bits < 8) {
         vi piece = lanes_byte_piece(a->block + at, i);
@@ -129,6 +132,7 @@ LANES_INLINE void lanes_key_group(const lanes_code_keys *a, size_t n, uint32_t b
     }
   }
   if (a->next) __builtin_prefetch(a->next + 2 * key, 0, 2);
+  lanes_fetch_rest(a->ahead, ahead, steps * ST_KEY_PIECES / every);
   vf scales = vf_half(a->block + 2 * key);
 #pragma GCC unroll 8
   for (size_t q = 0; q < n; q++) {
@@ -151,7 +155,7 @@ enum { LANES_FACTORS_AT = ST_KEYS * 2 }; // bytes
 // A block of values, and factors of queries.
 typedef struct {
   const uint8_t *block;
-  lanes_ahead *ahead;           // as above
+  lanes_ahead ahead;            // keys of the next part
   size_t head_dim, first, last; // pieces of 4 values
   uint32_t bits;
   int32_t sums[LANES_HEADS];
@@ -178,9 +182,11 @@ LANES_INLINE vi lanes_value_excess(const lanes_code_values *a, size_t q, uint32_
 LANES_INLINE void lanes_wide_values(const lanes_code_values *a, size_t n, size_t column) {
   vi sums[LANES_HEADS][LANES_PAIRS];
   const uint8_t *from = a->block + ST_KV_SCALES + column / ST_GROUP * ST_VALUE_BYTES;
+  const uint8_t *ahead = lanes_ahead_at(a->ahead, column / ST_GROUP);
 #pragma GCC unroll 8
   for (size_t q = 0; q < n; q++) sums[q][0] = lanes_value_excess(a, q, 8), sums[q][1] = vi_zero();
   for (size_t i = a->first; i < a->last; i++) {
+    if (ahead) __builtin_prefetch(ahead + 64 * i, 0, 2);
     lanes_pairs p = lanes_pairs_of(vi_load(from + 64 * i));
 #pragma GCC unroll 8
     for (size_t q = 0; q < n; q++) {
@@ -189,6 +195,7 @@ LANES_INLINE void lanes_wide_values(const lanes_code_values *a, size_t n, size_t
       sums[q][1] = lanes_dot_pairs(sums[q][1], p.pair[1], x + 4);
     }
   }
+  lanes_fetch_rest(a->ahead, ahead, ST_VALUE_PIECES);
 #pragma GCC unroll 8
   for (size_t q = 0; q < n; q++) lanes_add_sums_of_codes(a, q, column, vi_add(sums[q][0], sums[q][1]));
 }
@@ -198,9 +205,11 @@ LANES_INLINE void lanes_byte_values(const lanes_code_values *a, size_t n, size_t
   vi sums[LANES_HEADS][LANES_PAIRS];
   const vi mask = vi_set(0x0F0F0F0F);
   const uint8_t *from = a->block + ST_KV_SCALES + column / ST_STEP * ST_VALUE_BYTES;
+  const uint8_t *ahead = lanes_ahead_at(a->ahead, column / ST_STEP);
 #pragma GCC unroll 8
   for (size_t q = 0; q < n; q++) sums[q][0] = sums[q][1] = lanes_value_excess(a, q, 4);
   for (size_t i = a->first; i < a->last; i++) {
+    if (ahead) __builtin_prefetch(ahead + 64 * i, 0, 2);
     vi bytes = vi_load(from + 64 * i), low = vi_and(bytes, mask), high = vi_and(lanes_move(bytes, -4), mask);
 #pragma GCC unroll 8
     for (size_t q = 0; q < n; q++) {
@@ -208,6 +217,7 @@ LANES_INLINE void lanes_byte_values(const lanes_code_values *a, size_t n, size_t
       sums[q][1] = lanes_dot_bytes(sums[q][1], high, a->codes[q] + 4 * i);
     }
   }
+  lanes_fetch_rest(a->ahead, ahead, ST_VALUE_PIECES);
 #pragma GCC unroll 8
   for (size_t q = 0; q < n; q++) {
     lanes_add_sums_of_codes(a, q, column, sums[q][0]), lanes_add_sums_of_codes(a, q, column + 16, sums[q][1]);
@@ -263,7 +273,6 @@ LANES_INLINE void lanes_code_factors(float *factors, bool bytes, float inverse, 
 
 LANES_INLINE void lanes_key_groups(const lanes_code_keys *a, size_t n) {
   for (size_t key = a->first; key < a->last; key += ST_GROUP) {
-    lanes_fetch(a->ahead);
     if (a->bits < 8)
       lanes_key_group(a, n, 6, key);
     else
@@ -274,7 +283,6 @@ LANES_INLINE void lanes_key_groups(const lanes_code_keys *a, size_t n) {
 LANES_INLINE void lanes_values_of_block(const lanes_code_values *a, size_t n) {
   const size_t step = a->bits < 8 ? ST_STEP : ST_GROUP;
   for (size_t c = 0; c < a->head_dim; c += step) {
-    lanes_fetch(a->ahead);
     if (a->bits < 8)
       lanes_byte_values(a, n, c);
     else
