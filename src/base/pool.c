@@ -341,6 +341,29 @@ bool st_pool_take(st_pool *p, int index, size_t grain, size_t *first, size_t *la
   return false;
 }
 
+typedef struct {
+  st_pool *pool;
+  volatile uint8_t *block;
+  size_t bytes;
+} touching;
+
+static void touch_pages(void *context, int index, int count) {
+  const touching *t = context;
+  enum { PAGE_LEAST = 4096 };
+  size_t first, last;
+  (void)count;
+  while (st_pool_take(t->pool, index, 1, &first, &last)) {
+    size_t begin = first * ST_HUGE_PAGE, end = last * ST_HUGE_PAGE < t->bytes ? last * ST_HUGE_PAGE : t->bytes;
+    for (size_t at = begin; at < end; at += PAGE_LEAST) t->block[at] = 0;
+  }
+}
+
+void st_pool_touch(st_pool *pool, void *block, size_t bytes) {
+  touching t = {pool, block, bytes};
+  st_pool_deal(pool, bytes / ST_HUGE_PAGE + 1);
+  st_pool_run(pool, touch_pages, &t);
+}
+
 #ifdef __linux__
 // The lowest processor number among the threads of the same core as `cpu`; `cpu` itself if unknown.
 static int first_sibling(int cpu) {

@@ -40,6 +40,9 @@ void st_pool_deal(st_pool *pool, size_t items);
 // left; false when all are taken.
 bool st_pool_take(st_pool *pool, int index, size_t grain, size_t *first, size_t *last);
 
+// Writes to all pages of a block of zeros from st_pages_alloc, on all threads, so that the system provides them now.
+void st_pool_touch(st_pool *pool, void *block, size_t bytes);
+
 // A suitable number of threads for this machine and process: the physical cores that it may run on, limited by its
 // control groups.
 int st_default_threads(void);

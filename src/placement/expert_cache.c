@@ -173,6 +173,7 @@ static setun_status open_stream(st_expert_cache *c, setun_error *err) {
                                      .on_demand = true,
                                      .direct = true,
                                      .uring = true,
+                                     .touching = c->pool,
                                      .log = c->log};
   setun_status s = st_stream_new(units, n, &options, &c->stream, err);
   st_free(units);
@@ -218,6 +219,7 @@ setun_status st_expert_cache_open(st_expert_cache *c, setun_error *err) {
     if (!c->busy || !c->codes) {
       return st_fail(err, SETUN_ERROR_MEMORY, "out of memory: %u experts of %zu bytes", c->n_slots, c->slot_codes);
     }
+    st_pool_touch(c->pool, c->codes, c->codes_bytes);
   }
   c->slots = st_calloc(c->n_slots, sizeof *c->slots);
   if (!c->slots) return st_fail_memory(err, "the cache of experts");

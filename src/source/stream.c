@@ -251,6 +251,7 @@ static setun_status make_slots(st_stream *s, setun_error *err) {
     return st_fail(err, SETUN_ERROR_MEMORY, "out of memory: %zu buffers of %zu bytes to read ahead", s->n_slots,
                    s->plan.slot_bytes);
   }
+  if (s->options.touching) st_pool_touch(s->options.touching, s->area, s->area_bytes);
   for (size_t i = 0; i < s->n_slots; i++) s->slots[i].base = s->area + i * s->plan.slot_bytes;
   return SETUN_OK;
 }

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/pool.h"
 
 typedef struct st_stream st_stream;
 
@@ -48,6 +49,7 @@ typedef struct st_stream_options {
   size_t n_tail;                  // number of last units that are the tail; 0: none
   bool direct;                    // bypass the page cache, if the file system can
   bool uring;                     // use io_uring, if the system has it; only with `direct`
+  st_pool *touching;              // whose threads touch the memory of all slots first, so that reads do not; NULL: no
   const st_log *log;              // must outlive the stream; NULL: no notices
   const st_stream_faults *faults; // must outlive the stream; NULL: none
 } st_stream_options;
