@@ -15,7 +15,10 @@
 #include <string.h>
 
 #define NONE UINT32_MAX
-enum { PREFETCHES = 2 }; // at a time: a layer's own experts wait for no more than these
+enum {
+  PREFETCHES = 2, // at a time: a layer's own experts wait for no more than these
+  DENSE_PART = 16 // a pass that uses all but this part of a layer's experts is expected to do so in the next one
+};
 enum { MATRICES_MOST = 3, RANGES_MOST = MATRICES_MOST * ST_ITEM_TENSORS, ALIGNMENT = 64 };
 
 // A matrix that has no codes itself.
@@ -39,11 +42,18 @@ typedef struct expert_record {
 
 typedef enum slot_state { SLOT_EMPTY, SLOT_READING, SLOT_READY } slot_state;
 
+// Why an expert is read before its layer is reached.
+typedef enum read_reason {
+  READ_WANTED,    // it is not
+  READ_PREDICTED, // by the routers
+  READ_IN_TURN    // most experts of the layer before were used, and so probably will be those of this one
+} read_reason;
+
 typedef struct cache_slot {
   slot_state state;
-  bool pinned;     // the pass needs its expert
-  bool prefetched; // its expert was read for a layer that was not reached yet
-  uint32_t record; // the one in it
+  bool pinned;       // the pass needs its expert
+  read_reason ahead; // not READ_WANTED: the layer was not reached yet
+  uint32_t record;   // the one in it
   uint32_t buffer; // the stream's slot that its expert is read into
   // How its expert is made from another one, whose codes it has; NULL: it is read as a whole.
   const st_delta_link *link;
@@ -81,11 +91,13 @@ struct st_expert_cache {
   want_state *wants;               // [n_expert] of the demand
   uint32_t next_missing;           // of the demand: all before it are present or being read
   uint32_t last_layer;             // of the pass's last demand; NONE: it had none
+  uint32_t kept_layer;             // all of whose experts are wanted next, so that none of them is evicted; NONE: no
+  uint32_t next_in_turn;           // of its experts: those before it are present or being read
   pthread_mutex_t lock;            // of the members below, for callers that read them during a pass
   int64_t maker;                   // the process that owns the lock
   uint64_t *hits, *misses;         // [n_layer]
   uint64_t made, made_bytes;       // see st_expert_stats.deltas
-  uint64_t prefetched, prefetch_hits;
+  uint64_t prefetched, prefetch_hits, in_turn;
   double recall[ST_PREFETCH_DISTANCES];
   double packed_s;
   st_expert_rule rule;
@@ -106,7 +118,7 @@ setun_status st_expert_cache_new(const st_model *m, const st_memory_plan *plan, 
   c->n_expert = m->h.n_expert;
   c->n_records = m->h.n_expert * m->h.n_layer; // both are bounded, see hparams.h
   c->direct = plan->experts.direct;
-  c->last_layer = NONE;
+  c->last_layer = c->kept_layer = NONE;
   c->expected_most = prefetch->distance * m->h.n_expert_used;
   c->maker = st_process_current();
   pthread_mutex_init(&c->lock, NULL);
@@ -260,7 +272,9 @@ static uint32_t find_slot(const st_expert_cache *c) {
   for (uint32_t i = 0; i < c->n_slots; i++) {
     const cache_slot *slot = &c->slots[i];
     if (slot->state == SLOT_EMPTY) return i;
-    if (slot->state != SLOT_READY || slot->pinned || slot->prefetched) continue;
+    if (slot->state != SLOT_READY || slot->pinned || slot->ahead || slot->record / c->n_expert == c->kept_layer) {
+      continue;
+    }
     if (best == NONE || st_expert_policy_before(c->policy, slot->record, c->slots[best].record)) best = i;
   }
   return best;
@@ -301,13 +315,13 @@ static void begin_delta(st_expert_cache *c, uint32_t at) {
 }
 
 // Begins to read the record. False: all slots are in use.
-static bool begin_reading(st_expert_cache *c, uint32_t record, bool prefetch) {
+static bool begin_reading(st_expert_cache *c, uint32_t record, read_reason why) {
   uint32_t at = find_slot(c), buffer = at == NONE ? NONE : find_buffer(c, at);
   if (buffer == NONE) return false;
   cache_slot *slot = &c->slots[at];
   empty(c, slot);
-  *slot = (cache_slot){
-      .state = SLOT_READING, .pinned = !prefetch, .prefetched = prefetch, .record = record, .buffer = buffer};
+  *slot =
+      (cache_slot){.state = SLOT_READING, .pinned = !why, .ahead = why, .record = record, .buffer = buffer};
   if (c->deltas) begin_delta(c, at);
   c->records[record].slot = at;
   if (!c->direct) c->busy[buffer] = true;
@@ -405,7 +419,7 @@ static void read_missing(st_expert_cache *c) {
   for (; c->next_missing < c->demand.n; c->next_missing++) {
     want_state *want = &c->wants[c->next_missing];
     if (*want != WANT_MISSING) continue;
-    if (!begin_reading(c, record_of(c, c->next_missing), false)) return;
+    if (!begin_reading(c, record_of(c, c->next_missing), READ_WANTED)) return;
     *want = WANT_COMING;
   }
 }
@@ -441,10 +455,31 @@ static void read_ahead(st_expert_cache *c) {
         before == NONE || c->records[before].slot == NONE ? NULL : &c->slots[c->records[before].slot];
     if (slot && slot->state == SLOT_READING && !has_arrived(c, slot)) continue;
     uint32_t record = st_expert_prefetch_next(c->prefetch, is_absent, c);
-    if (record == NONE || !begin_reading(c, record, true)) return;
+    if (record == NONE || !begin_reading(c, record, READ_PREDICTED)) return;
     c->prefetches[i] = record;
     pthread_mutex_lock(&c->lock);
     c->prefetched++;
+    pthread_mutex_unlock(&c->lock);
+  }
+}
+
+// A pass over many tokens that used nearly all of a layer's experts will do so in the next layer: their reading begins
+// as soon as this layer's has, so that the disk is not idle meanwhile.
+static void read_in_turn(st_expert_cache *c) {
+  const st_expert_demand *d = &c->demand;
+  bool dense = d->n_tokens > 1 && d->n >= c->n_expert - c->n_expert / DENSE_PART;
+  if (!c->direct || !dense || d->layer + 1 == c->model->h.n_layer) return;
+  for (uint32_t i = 0; i < d->n; i++) {
+    if (c->wants[i] == WANT_MISSING) return;
+  }
+  if (c->kept_layer == NONE) c->next_in_turn = 0;
+  c->kept_layer = d->layer + 1;
+  for (; c->next_in_turn < c->n_expert; c->next_in_turn++) {
+    uint32_t record = c->kept_layer * c->n_expert + c->next_in_turn;
+    if (!is_absent(c, record)) continue;
+    if (!begin_reading(c, record, READ_IN_TURN)) return;
+    pthread_mutex_lock(&c->lock);
+    c->in_turn++;
     pthread_mutex_unlock(&c->lock);
   }
 }
@@ -457,9 +492,9 @@ static uint64_t finish_prefetched(st_expert_cache *c, uint32_t layer) {
   for (uint32_t e = 0; e < c->n_expert; e++) {
     uint32_t at = c->records[layer * c->n_expert + e].slot;
     cache_slot *slot = at == NONE ? NULL : &c->slots[at];
-    if (!slot || !slot->prefetched) continue;
-    slot->prefetched = false;
-    hits += slot->pinned;
+    if (!slot || !slot->ahead) continue;
+    hits += slot->pinned && slot->ahead == READ_PREDICTED;
+    slot->ahead = READ_WANTED;
     if (slot->pinned || slot->state != SLOT_READING) continue;
     if (has_arrived(c, slot)) {
       setun_error unreported;
@@ -487,6 +522,7 @@ setun_status st_expert_cache_want(st_expert_cache *c, const st_expert_demand *de
   uint64_t hits = 0;
   c->demand = *demand;
   c->next_missing = 0;
+  c->kept_layer = NONE;
   if (c->last_layer == NONE) {
     st_expert_policy_pass(c->policy, demand->n_tokens);
     st_expert_prefetch_begin(c->prefetch, demand->n_tokens, st_clock_seconds());
@@ -500,9 +536,10 @@ setun_status st_expert_cache_want(st_expert_cache *c, const st_expert_demand *de
       return st_fail(err, SETUN_ERROR_STATE, "layer %u: expert %u is not one of the cache's", demand->layer,
                      demand->experts[i]);
     }
+    cache_slot *slot = there ? &c->slots[c->records[record].slot] : NULL;
     c->wants[i] = there ? WANT_COMING : WANT_MISSING;
-    if (there) c->slots[c->records[record].slot].pinned = true;
-    hits += there;
+    if (there) slot->pinned = true;
+    hits += there && slot->ahead != READ_IN_TURN;
     st_expert_policy_use(c->policy, record, demand->tokens[i]);
   }
   st_expert_prefetch_used(c->prefetch, demand->layer, demand->experts, demand->n);
@@ -574,6 +611,7 @@ setun_status st_expert_cache_next(st_expert_cache *c, bool in_order, uint32_t *p
   do {
     read_missing(c);
     read_ahead(c);
+    read_in_turn(c);
     if ((*n = give(c, in_order, places, most))) return SETUN_OK;
     s = complete_arrived(c, &any, err);
     if (s == SETUN_OK && !any) s = wait_for_one(c, in_order, err);
@@ -592,18 +630,20 @@ void st_expert_cache_done(st_expert_cache *c) {
 void st_expert_cache_end(st_expert_cache *c) {
   for (uint32_t i = 0; i < c->n_slots; i++) {
     cache_slot *slot = &c->slots[i];
-    slot->pinned = slot->prefetched = false;
+    slot->pinned = false;
+    slot->ahead = READ_WANTED;
     if (slot->state == SLOT_READING) cancel(c, slot);
   }
   if (c->last_layer != NONE) st_expert_prefetch_end(c->prefetch, st_clock_seconds());
   c->demand.n = 0;
-  c->last_layer = NONE;
+  c->last_layer = c->kept_layer = NONE;
 }
 
 void st_expert_cache_poll(st_expert_cache *c) {
   st_stream_poll(c->stream);
   if (c->deltas) st_delta_reader_poll(c->deltas);
   read_ahead(c);
+  read_in_turn(c);
 }
 
 // ---- the cache's contents -----------------------------------------------------------------------------------------
@@ -629,7 +669,7 @@ setun_status st_expert_cache_warm(st_expert_cache *c, const uint32_t *experts, s
   while (s == SETUN_OK && completed < n) {
     bool begin =
         begun < n && empty_slots && c->records[experts[begun]].count && c->records[experts[begun]].slot == NONE;
-    if (begin && begin_reading(c, experts[begun], false)) {
+    if (begin && begin_reading(c, experts[begun], READ_WANTED)) {
       empty_slots--;
       begun++;
       continue;
@@ -691,6 +731,7 @@ st_expert_stats st_expert_cache_get_stats(const st_expert_cache *c) {
   stats.delta_bytes = c->made_bytes;
   stats.prefetched = c->prefetched;
   stats.prefetch_hits = c->prefetch_hits;
+  stats.in_turn = c->in_turn;
   memcpy(stats.recall, c->recall, sizeof stats.recall);
   stats.packed_s = c->packed_s;
   stats.rule = c->rule == ST_EXPERTS_BY_LRU ? "lru" : "score";

@@ -58,6 +58,7 @@ typedef struct st_expert_stats {
   uint64_t hits, misses;                // experts that passes needed in layers: in the cache, and not in it
   uint64_t deltas, delta_bytes;         // experts made from others, and the bytes read for them
   uint64_t prefetched, prefetch_hits;   // read before a layer needed them; those of `hits` that were
+  uint64_t in_turn;                     // read before a layer needed them because the layer before used nearly all
   double recall[ST_PREFETCH_DISTANCES]; // see st_expert_prefetch_recall
   double packed_s;                      // time for converting matrices to the device's order
   const char *rule;                     // which experts are replaced now: "lru" or "score"

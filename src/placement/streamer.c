@@ -317,6 +317,7 @@ st_streamer_stats st_streamer_get_stats(const st_streamer *s) {
     stats.delta_bytes = experts.delta_bytes;
     stats.prefetched = experts.prefetched;
     stats.prefetch_hits = experts.prefetch_hits;
+    stats.experts_in_turn = experts.in_turn;
     memcpy(stats.recall, experts.recall, sizeof stats.recall);
   }
   stats.read.bytes -= measured;

@@ -42,7 +42,7 @@ typedef struct st_streamer_stats {
   uint64_t expert_hits, expert_misses; // experts that layers needed: in the cache, and not in it
   const char *expert_rule;             // see st_expert_stats; NULL: experts are not cached
   uint64_t deltas, delta_bytes;        // the same
-  uint64_t prefetched, prefetch_hits;
+  uint64_t prefetched, prefetch_hits, experts_in_turn;
   double recall[ST_PREFETCH_DISTANCES];
 } st_streamer_stats;
 st_streamer_stats st_streamer_get_stats(const st_streamer *streamer);

@@ -30,7 +30,7 @@ enum {
   DEMANDED_BYTES = 256 << 10, // on demand, where a unit is needed immediately: several reads of it are in the kernel
   DEPTH = 1024,               // most reads in the kernel at a time; the rest waits in the queue
   WINDOW = 8,                 // later units start while fewer reads are in the kernel: enough to keep a disk busy
-  DEMANDED = 32,              // the same on demand
+  DEMANDED = 128,             // the same on demand: enough for the time between two calls during a prompt
   COMPLETIONS = 32,
   REFUSALS_MOST = 2000, // consecutive entries into the kernel
   REFUSALS_AT_ONCE = 16

@@ -149,6 +149,20 @@ static void check_ahead(const char *path) {
   close_model(&o);
 }
 
+// A prompt that uses all experts of the first layer reads those of the second in turn, before that layer's router has
+// chosen; one token at a time does not.
+static void check_in_turn(const char *path) {
+  for (uint32_t batch = 1; batch < 64; batch += 62) {
+    opened o = open_path(path, 16, 0, 2);
+    st_free(logits_of(path, o.model, batch, 1));
+    st_streamer_stats stats = st_streamer_get_stats(o.placement->streamer);
+    assert_int_equal(stats.experts_in_turn, batch == 1 ? 0 : 8);
+    assert_int_equal(stats.prefetched, 0);
+    assert_int_equal(stats.expert_misses, 16); // none was there before it was wanted
+    close_model(&o);
+  }
+}
+
 static void layouts(void **state) {
   (void)state;
   static const char *const names[][2] = {
@@ -160,6 +174,7 @@ static void layouts(void **state) {
     opened o = open_path(path, 8, 0, 0);
     assert_int_equal(o.placement->plan.experts.direct, i < 2); // t16 is used without a copy
     if (i < 2) check_ahead(path);
+    if (i < 2) check_in_turn(path);
     close_model(&o);
     unlink(path);
   }
