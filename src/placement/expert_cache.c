@@ -54,7 +54,7 @@ typedef struct cache_slot {
   bool pinned;       // the pass needs its expert
   read_reason ahead; // not READ_WANTED: the layer was not reached yet
   uint32_t record;   // the one in it
-  uint32_t buffer; // the stream's slot that its expert is read into
+  uint32_t buffer;   // the stream's slot that its expert is read into
   // How its expert is made from another one, whose codes it has; NULL: it is read as a whole.
   const st_delta_link *link;
   uint32_t delta; // the buffer that the delta is read into
@@ -320,8 +320,7 @@ static bool begin_reading(st_expert_cache *c, uint32_t record, read_reason why) 
   if (buffer == NONE) return false;
   cache_slot *slot = &c->slots[at];
   empty(c, slot);
-  *slot =
-      (cache_slot){.state = SLOT_READING, .pinned = !why, .ahead = why, .record = record, .buffer = buffer};
+  *slot = (cache_slot){.state = SLOT_READING, .pinned = !why, .ahead = why, .record = record, .buffer = buffer};
   if (c->deltas) begin_delta(c, at);
   c->records[record].slot = at;
   if (!c->direct) c->busy[buffer] = true;
