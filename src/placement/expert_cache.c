@@ -539,10 +539,12 @@ setun_status st_expert_cache_want(st_expert_cache *c, const st_expert_demand *de
     c->wants[i] = there ? WANT_COMING : WANT_MISSING;
     if (there) slot->pinned = true;
     hits += there && slot->ahead != READ_IN_TURN;
-    st_expert_policy_use(c->policy, record, demand->tokens[i]);
   }
   st_expert_prefetch_used(c->prefetch, demand->layer, demand->experts, demand->n);
   uint64_t prefetch_hits = finish_prefetched(c, demand->layer);
+  read_missing(c);
+  // While the disk reads: these experts are pinned, so that their use does not change which others are evicted.
+  for (uint32_t i = 0; i < demand->n; i++) st_expert_policy_use(c->policy, record_of(c, i), demand->tokens[i]);
   pthread_mutex_lock(&c->lock);
   c->hits[demand->layer] += hits;
   c->prefetch_hits += prefetch_hits;
@@ -550,7 +552,6 @@ setun_status st_expert_cache_want(st_expert_cache *c, const st_expert_demand *de
   c->misses[demand->layer] += demand->n - hits;
   c->rule = st_expert_policy_rule(c->policy);
   pthread_mutex_unlock(&c->lock);
-  read_missing(c);
   return SETUN_OK;
 }
 
