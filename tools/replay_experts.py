@@ -158,7 +158,7 @@ class Adaptive:
     """A cache that follows whichever of the two other rules recently had more hits."""
 
     def __init__(self, n, capacity):
-        self.capacity, self.fade = capacity, 1 - 1 / (4 * n + 1)
+        self.capacity, self.fade = capacity, 1 - 1 / (4 * n + 500)
         self.used, self.rule, self.late, self.before = {}, "lru", {"lru": 0.0, "score": 0.0}, {"lru": 0, "score": 0}
         self.hits = self.wanted = 0
 
@@ -168,7 +168,7 @@ class Adaptive:
             self.late[rule] = self.late[rule] * self.fade + (caches[rule].hits - self.before[rule])
             self.before[rule] = caches[rule].hits
         other = "score" if self.rule == "lru" else "lru"
-        if self.late[other] > self.late[self.rule] * 1.002 + 1:
+        if self.late[other] > self.late[self.rule] * 1.01 + 1:
             self.rule = other
         if expert in self.used:
             self.hits += 1

@@ -89,6 +89,7 @@ struct st_expert_cache {
   uint32_t expected_most;          // experts of the layers ahead that are predicted
   uint32_t prefetches[PREFETCHES]; // records that are being read ahead; NONE: no more
   want_state *wants;               // [n_expert] of the demand
+  uint32_t *records_wanted;        // [n_expert] of the demand
   uint32_t next_missing;           // of the demand: all before it are present or being read
   uint32_t last_layer;             // of the pass's last demand; NONE: it had none
   uint32_t kept_layer;             // all of whose experts are wanted next, so that none of them is evicted; NONE: no
@@ -124,10 +125,11 @@ setun_status st_expert_cache_new(const st_model *m, const st_memory_plan *plan, 
   pthread_mutex_init(&c->lock, NULL);
   c->records = st_calloc(c->n_records, sizeof *c->records);
   c->wants = st_calloc(c->n_expert, sizeof *c->wants);
+  c->records_wanted = st_calloc(c->n_expert, sizeof *c->records_wanted);
   c->hits = st_calloc(m->h.n_layer, sizeof *c->hits);
   c->misses = st_calloc(m->h.n_layer, sizeof *c->misses);
   for (uint32_t i = 0; c->records && i < c->n_records; i++) c->records[i].slot = NONE;
-  bool whole = c->records && c->wants && c->hits && c->misses;
+  bool whole = c->records && c->wants && c->records_wanted && c->hits && c->misses;
   for (int i = 0; i < PREFETCHES; i++) c->prefetches[i] = NONE;
   for (int i = 0; i < ST_PREFETCH_DISTANCES; i++) c->recall[i] = (double)NAN;
   setun_status s = whole ? st_read_view_open(&c->view, d, err) : st_fail_memory(err, "the cache of experts");
@@ -253,6 +255,7 @@ void st_expert_cache_free(st_expert_cache *c) {
   st_free(c->records);
   st_free(c->matrices);
   st_free(c->wants);
+  st_free(c->records_wanted);
   st_free(c->hits);
   st_free(c->misses);
   if (c->maker == st_process_current()) pthread_mutex_destroy(&c->lock);
@@ -543,8 +546,10 @@ setun_status st_expert_cache_want(st_expert_cache *c, const st_expert_demand *de
   st_expert_prefetch_used(c->prefetch, demand->layer, demand->experts, demand->n);
   uint64_t prefetch_hits = finish_prefetched(c, demand->layer);
   read_missing(c);
+  for (uint32_t i = 0; i < demand->n; i++) c->records_wanted[i] = record_of(c, i);
+  st_expert_policy_want(c->policy, c->records_wanted, demand->n);
   // While the disk reads: these experts are pinned, so that their use does not change which others are evicted.
-  for (uint32_t i = 0; i < demand->n; i++) st_expert_policy_use(c->policy, record_of(c, i), demand->tokens[i]);
+  for (uint32_t i = 0; i < demand->n; i++) st_expert_policy_use(c->policy, c->records_wanted[i], demand->tokens[i]);
   pthread_mutex_lock(&c->lock);
   c->hits[demand->layer] += hits;
   c->prefetch_hits += prefetch_hits;

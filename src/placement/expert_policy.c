@@ -7,8 +7,9 @@
 
 static const double KEPT = 0.999; // factor of a score for each token
 static const double SCALE_MOST = 1e200;
-enum { TOKENS_MOST = 100000 };      // of a pass that are counted: beyond them, older ones have no weight
-static const double MARGIN = 1.002; // the other rule must be better by this factor to take over
+enum { USES_LEAST = 500 };         // that are recent, beside four for each expert: fewer differ by chance
+enum { TOKENS_MOST = 100000 };     // of a pass that are counted: beyond them, older ones have no weight
+static const double MARGIN = 1.01; // the other rule must be better by this factor to take over
 
 // The contents that the cache would have if one rule had decided from the start.
 typedef struct shadow {
@@ -20,10 +21,11 @@ typedef struct shadow {
 
 struct st_expert_policy {
   uint32_t n, capacity;
-  uint64_t *used;         // [n] when the expert was used last, counted in uses; 0: never
-  double *score;          // [n] times `scale`, so that scores need not be multiplied for each token
-  double scale, selected; // selected: what one token adds
-  double fade;            // factor of the hits for each use
+  uint64_t *wanted, wants; // [n] the last call of st_expert_policy_want with the expert; the number of calls
+  uint64_t *used;          // [n] when the expert was used last, counted in uses; 0: never
+  double *score;           // [n] times `scale`, so that scores need not be multiplied for each token
+  double scale, selected;  // selected: what one token adds
+  double fade;             // factor of the hits for each use
   uint64_t uses;
   shadow shadows[ST_EXPERT_RULES];
   st_expert_rule rule;
@@ -32,10 +34,11 @@ struct st_expert_policy {
 setun_status st_expert_policy_new(uint32_t n, uint32_t capacity, st_expert_policy **policy, setun_error *err) {
   st_expert_policy *p = st_calloc(1, sizeof *p);
   if (!p) return st_fail_memory(err, "the experts' use");
-  *p = (st_expert_policy){.n = n, .capacity = capacity, .scale = 1, .fade = 1 - 1 / (4.0 * n + 1)};
+  *p = (st_expert_policy){.n = n, .capacity = capacity, .scale = 1, .fade = 1 - 1 / (4.0 * n + USES_LEAST)};
+  p->wanted = st_calloc(n, sizeof *p->wanted);
   p->used = st_calloc(n, sizeof *p->used);
   p->score = st_calloc(n, sizeof *p->score);
-  bool whole = p->used && p->score;
+  bool whole = p->wanted && p->used && p->score;
   for (int i = 0; i < ST_EXPERT_RULES; i++) {
     p->shadows[i].cached = st_calloc(capacity, sizeof *p->shadows[i].cached);
     p->shadows[i].place = st_calloc(n, sizeof *p->shadows[i].place);
@@ -55,6 +58,7 @@ void st_expert_policy_free(st_expert_policy *p) {
     st_free(p->shadows[i].cached);
     st_free(p->shadows[i].place);
   }
+  st_free(p->wanted);
   st_free(p->used);
   st_free(p->score);
   st_free(p);
@@ -83,12 +87,22 @@ void st_expert_policy_pass(st_expert_policy *p, uint32_t tokens) {
   p->scale = 1;
 }
 
-// The expert that a full shadow evicts for another.
+void st_expert_policy_want(st_expert_policy *p, const uint32_t *experts, uint32_t n) {
+  p->wants++;
+  for (uint32_t i = 0; i < n; i++) p->wanted[experts[i]] = p->wants;
+}
+
+static bool is_wanted(const st_expert_policy *p, uint32_t expert) {
+  return p->wants && p->wanted[expert] == p->wants;
+}
+
+// The place of the expert that a full shadow evicts for another; `n_cached`: all are wanted.
 static uint32_t first_to_go(const st_expert_policy *p, st_expert_rule rule) {
   const shadow *s = &p->shadows[rule];
-  uint32_t first = 0;
-  for (uint32_t i = 1; i < s->n_cached; i++) {
-    if (is_before(p, rule, s->cached[i], s->cached[first])) first = i;
+  uint32_t first = s->n_cached;
+  for (uint32_t i = 0; i < s->n_cached; i++) {
+    if (is_wanted(p, s->cached[i])) continue;
+    if (first == s->n_cached || is_before(p, rule, s->cached[i], s->cached[first])) first = i;
   }
   return first;
 }
@@ -105,6 +119,7 @@ static void follow(st_expert_policy *p, st_expert_rule rule, uint32_t expert) {
     s->n_cached++;
   } else {
     at = first_to_go(p, rule);
+    if (at == s->n_cached) return;
     s->place[s->cached[at]] = 0;
   }
   s->cached[at] = expert;

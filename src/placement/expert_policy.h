@@ -22,6 +22,8 @@ void st_expert_policy_free(st_expert_policy *policy);
 
 // A pass of `tokens` tokens begins.
 void st_expert_policy_pass(st_expert_policy *policy, uint32_t tokens);
+// A layer wants these experts at the same time: none of them is evicted for another until the next call.
+void st_expert_policy_want(st_expert_policy *policy, const uint32_t *experts, uint32_t n);
 // `selected` of the pass's tokens go to the expert.
 void st_expert_policy_use(st_expert_policy *policy, uint32_t expert, uint32_t selected);
 
