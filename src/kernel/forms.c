@@ -181,9 +181,12 @@ static void pack_sparse(const uint8_t codes[ST_STEP], size_t r, uint8_t *out) {
         break;
       }
     }
-    uint8_t *at = out + i / 4 * 64 + 4 * r + i % 2 * 2, *place = out + 128 + 4 * r + i / 2;
-    for (unsigned j = 0; j < 2; j++) at[j] = (uint8_t)(at[j] | codes[st_sparse_places[pair][j]] << i / 2 % 2 * 4);
-    *place = (uint8_t)(*place | pair << i % 2 * 4);
+    uint8_t *at = out + i / 4 * 64 + 4 * r + i % 2 * 2, *place = out + 128 + 4 * r + i % 2 * 2;
+    for (unsigned j = 0; j < 2; j++) {
+      unsigned column = st_sparse_places[pair][j];
+      at[j] = (uint8_t)(at[j] | codes[column] << i / 2 % 2 * 4);
+      place[j] = (uint8_t)(place[j] | column << i / 2 * 2);
+    }
   }
 }
 

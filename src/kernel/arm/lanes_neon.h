@@ -334,12 +334,37 @@ LANES_INLINE uint8x16_t lanes_sparse(const uint8_t *p, int j, int i) {
   static const uint8_t lane[16] = {0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12};
   const uint8_t *moves = (const uint8_t *)(const void *)st_sparse_moves;
   uint8x16x2_t table = {{vld1q_u8(moves), vld1q_u8(moves + 16)}};
-  uint32x4_t pair = vreinterpretq_u32_u8(vld1q_u8(p + 128 + 16 * i));
-  pair = vandq_u32(vshlq_u32(pair, vdupq_n_s32(-4 * j)), vdupq_n_u32(7));
+  uint32x4_t places = vreinterpretq_u32_u8(vld1q_u8(p + 128 + 16 * i)); // first + 4 * second
+  uint32x4_t first = vshlq_u32(places, vdupq_n_s32(-(j % 2 * 16 + j / 2 * 2)));
+  uint32x4_t next = vshlq_u32(places, vdupq_n_s32(-(j % 2 * 16 + j / 2 * 2 + 6)));
+  uint32x4_t pair = vandq_u32(vbslq_u32(vdupq_n_u32(3), first, next), vdupq_n_u32(7));
   pair = vaddq_u32(vmulq_u32(pair, vdupq_n_u32(0x04040404)), vdupq_n_u32(0x03020100));
   uint8x16_t move = vqtbl2q_u8(table, vreinterpretq_u8_u32(pair));
   move = vorrq_u8(vorrq_u8(move, vdupq_n_u8(j % 2 ? 2 : 0)), vld1q_u8(lane)); // codes 2 and 3 of the four
   return vqtbl1q_u8(lanes_plane(p, 4, j / 2, i, 0), move);
+}
+
+// Of columns 8j to 8j + 7 of a sparse form, the 4 that are there: their values, and their activations from the 8 at x.
+LANES_INLINE vb vb_kept(st_form form, const uint8_t *p, int j) {
+  vb v;
+  LANES_EACH v.q[i] = vqtbl1q_s8(vld1q_s8(st_coding_of(form).values), lanes_plane(p, 4, j, i, 0));
+  return v;
+}
+LANES_INLINE vb vb_gather(const uint8_t *p, int j, const int8_t *x) {
+  static const uint8_t second[16] = {0, 0, 4, 4, 0, 0, 4, 4, 0, 0, 4, 4, 0, 0, 4, 4}; // of the next part
+  int8x8_t eight = vld1_s8(x);
+  int8x16_t table = vcombine_s8(eight, eight);
+  vb v;
+  LANES_EACH {
+    uint8x16_t places = vshlq_u8(vld1q_u8(p + 128 + 16 * i), vdupq_n_s8((int8_t)(-2 * j)));
+    v.q[i] = vqtbl1q_s8(table, vorrq_u8(vandq_u8(places, vdupq_n_u8(3)), vld1q_u8(second)));
+  }
+  return v;
+}
+LANES_INLINE vb vb_set(int byte) {
+  vb v;
+  LANES_EACH v.q[i] = vdupq_n_s8((int8_t)byte);
+  return v;
 }
 
 // 64 signed bytes: part j (0 to 7) of 32 columns, from where the form's codes are; their values plus vb_offset.
@@ -403,6 +428,12 @@ LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
   LANES_EACH sum.q[i] = vdotq_s32(sum.q[i], w.q[i], v);
   return sum;
 }
+// The same with activations of each row's own.
+LANES_INLINE vd vd_dot_own(st_form form, vd sum, vb w, vb x) {
+  (void)form;
+  LANES_EACH sum.q[i] = vdotq_s32(sum.q[i], w.q[i], x.q[i]);
+  return sum;
+}
 #else
 typedef struct {
   int16x8_t q[8]; // 2 rows of 4 columns each; wide: int32, 2 rows of 2 sums
@@ -452,7 +483,21 @@ LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
   }
   return sum;
 }
+// The same with activations of each row's own; not for wide sums.
+LANES_INLINE vd vd_dot_own(st_form form, vd sum, vb w, vb x) {
+  (void)form;
+  LANES_EACH {
+    sum.q[2 * i] = vmlal_s8(sum.q[2 * i], vget_low_s8(w.q[i]), vget_low_s8(x.q[i]));
+    sum.q[2 * i + 1] = vmlal_s8(sum.q[2 * i + 1], vget_high_s8(w.q[i]), vget_high_s8(x.q[i]));
+  }
+  return sum;
+}
 #endif
+
+// vd_total of a - b.
+LANES_INLINE vi vd_difference(st_form form, vd a, vd b) {
+  return vi_sub(vd_total(form, a), vd_total(form, b));
+}
 
 // Products of matrices of 2 rows x 8 columns, where there are such: a vp is the sums of 16 rows with two tokens, in
 // each quarter of a pair of rows the first one's with both tokens and then the second one's.

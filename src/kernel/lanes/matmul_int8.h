@@ -214,6 +214,29 @@ LANES_INLINE void lanes_block_minimums(st_form form, const st_matrix *w, size_t 
   for (size_t t = 0; t < n; t++) out[t] = sums[t];
 }
 
+// The integer products of a sparse form's step with one token: its activations are moved to the codes. Codes would have
+// to be moved to twice as many columns, which is less work only where several tokens take them.
+LANES_INLINE vi lanes_sparse_dots(st_form form, const uint8_t *codes, const int8_t *x) {
+  const int offset = vb_offset(form);
+  vd sum = vd_zero(), more = vd_zero();
+#pragma GCC unroll 4
+  for (int j = 0; j < ST_STEP / 8; j++) {
+    vb own = vb_gather(codes, j, x + 8 * j);
+    sum = vd_dot_own(form, sum, vb_kept(form, codes, j), own);
+    if (offset) more = vd_dot_own(form, more, vb_set(offset), own);
+  }
+  return vd_difference(form, sum, more);
+}
+
+// Those of a sub-block; `w` are its codes, where the form is not sparse.
+LANES_INLINE vi lanes_one_dots(st_form form, const uint8_t *codes, const vb *w, const int8_t *x, int sub, int32_t sum) {
+  vi total;
+  if (st_coding_of(form).sparse) return lanes_sparse_dots(form, codes, x);
+  sum = lanes_start(form, sum);
+  lanes_block_dots(form, w, x, 1, sub, 1, &sum, &total);
+  return total;
+}
+
 // A token that is a chunk by itself: its second plane is multiplied together with the first, so that reading never
 // pauses.
 LANES_INLINE vf lanes_block_one(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t token,
@@ -230,15 +253,14 @@ LANES_INLINE vf lanes_block_one(st_form form, const st_matrix *w, size_t row, co
     lanes_prefetch_step(form, s.codes);
 #pragma GCC unroll 2
     for (int sub = 0; sub < c.subs; sub++) {
-      int32_t start = lanes_start(form, (halves ? v->half_sum[sub] : v->block_sum)[at]);
       lanes_scales(form, &s, sub, &d, &m);
-      lanes_block_unpack(form, s.codes, sub, codes);
-      lanes_block_dots(form, codes, x, 1, sub, 1, &start, &total);
+      if (!c.sparse) lanes_block_unpack(form, s.codes, sub, codes);
+      total = lanes_one_dots(form, s.codes, codes, x, sub, (halves ? v->half_sum[sub] : v->block_sum)[at]);
       lanes_block_add(d, v->block_scale + at, &total, 1, &sum);
       if (c.minimums) minimum = vf_fma_by(m, products++, minimum);
       if (!v->rest_count[list->count_at + b]) continue;
-      start = lanes_start(form, (halves ? v->rest_half[sub] : v->rest_sum)[at]);
-      lanes_block_dots(form, codes, v->rest + at * ST_STEP, 1, sub, 1, &start, &total);
+      total = lanes_one_dots(form, s.codes, codes, v->rest + at * ST_STEP, sub,
+                             (halves ? v->rest_half[sub] : v->rest_sum)[at]);
       lanes_block_add(d, v->rest_scale + at, &total, 1, &rest);
     }
     lanes_advance(form, &s);
@@ -444,16 +466,17 @@ LANES_INLINE void lanes_matmul_token(st_form form, const st_matrix *w, const st_
 enum { LANES_CHUNK = ST_CHUNK_TILES * LANES_TILE };
 
 typedef void lanes_block_tiles(size_t n, lanes_block_job *j);
+typedef vf lanes_block_token(const st_matrix *w, size_t row, const st_view *v, size_t token, const st_rest_list *list);
 
 // By block: a chunk's tokens [begin, end) with one group of rows. Each token's sums wait for those of its second plane.
-LANES_INLINE void lanes_group_block(st_form form, lanes_block_tiles *tiles, const st_matrix *w, const st_input *input,
-                                    const st_view *v, size_t row, size_t last, size_t begin, size_t end, float *out,
-                                    size_t stride) {
+LANES_INLINE void lanes_group_block(st_form form, lanes_block_tiles *tiles, lanes_block_token *one, const st_matrix *w,
+                                    const st_input *input, const st_view *v, size_t row, size_t last, size_t begin,
+                                    size_t end, float *out, size_t stride) {
   vf sums[LANES_CHUNK], minimums[LANES_CHUNK], rest[LANES_CHUNK];
   const st_rest_list own = st_rest_list_of(v, input->tokens, LANES_TILE, begin, 0);
   const bool alone = end - begin <= LANES_TILE;
   if (end - begin == 1) {
-    lanes_output(form, w, row, last, lanes_block_one(form, w, row, v, begin, &own), out + begin * stride);
+    lanes_output(form, w, row, last, one(w, row, v, begin, &own), out + begin * stride);
     return;
   }
   lanes_block_job j = {.w = w, .row = row, .v = v, .list = alone ? &own : NULL};
@@ -470,8 +493,8 @@ LANES_INLINE void lanes_group_block(st_form form, lanes_block_tiles *tiles, cons
   }
 }
 
-LANES_INLINE void lanes_matmul_block(st_form form, lanes_block_tiles *tiles, const st_matrix *w, const st_input *input,
-                                     size_t first, size_t last, float *out, size_t stride) {
+LANES_INLINE void lanes_matmul_block(st_form form, lanes_block_tiles *tiles, lanes_block_token *one, const st_matrix *w,
+                                     const st_input *input, size_t first, size_t last, float *out, size_t stride) {
   st_view v = st_view_input(input);
   size_t chunk = st_chunk_tokens(input->tokens, LANES_TILE), block = lanes_token_block(input, chunk);
   for (size_t from = 0; from < input->tokens; from += block) {
@@ -479,7 +502,7 @@ LANES_INLINE void lanes_matmul_block(st_form form, lanes_block_tiles *tiles, con
     for (size_t row = first; row < last; row += ST_GROUP) {
       for (size_t t = from; t < to; t += chunk) {
         size_t end = to - t < chunk ? to : t + chunk;
-        lanes_group_block(form, tiles, w, input, &v, row, last, t, end, out, stride);
+        lanes_group_block(form, tiles, one, w, input, &v, row, last, t, end, out, stride);
       }
     }
   }
@@ -499,6 +522,10 @@ LANES_INLINE void lanes_matmul_block(st_form form, lanes_block_tiles *tiles, con
   each(form, 1) each(form, 2) each(form, 3) each(form, 4) each(form, 5) each(form, 6) each(form, 7) each(form, 8)
 #define LANES_BLOCK_TILES(form)                                                                                        \
   LANES_EACH_TILE(LANES_BLOCK_TOKENS, form)                                                                            \
+  static __attribute__((noinline)) vf lanes_block_one_##form(const st_matrix *w, size_t row, const st_view *v,         \
+                                                             size_t token, const st_rest_list *list) {                 \
+    return lanes_block_one(ST_FORM_##form, w, row, v, token, list);                                                    \
+  }                                                                                                                    \
   static void lanes_block_tiles_##form(size_t n, lanes_block_job *j) {                                                 \
     switch (n) { LANES_EACH_TILE(LANES_BLOCK_CASE, form) }                                                             \
   }
@@ -514,7 +541,8 @@ LANES_INLINE void lanes_matmul_block(st_form form, lanes_block_tiles *tiles, con
 #define LANES_MATMUL_BLOCK(form)                                                                                       \
   static void lanes_matmul_block_##form(const st_matrix *w, const st_input *input, size_t first, size_t last,          \
                                         float *out, size_t stride) {                                                   \
-    lanes_matmul_block(ST_FORM_##form, lanes_block_tiles_##form, w, input, first, last, out, stride);                  \
+    lanes_matmul_block(ST_FORM_##form, lanes_block_tiles_##form, lanes_block_one_##form, w, input, first, last, out,   \
+                       stride);                                                                                        \
   }
 #define FORM(id, name, kind, activations, ...)                                                                         \
   ST_IF_TOKEN_##kind##_##activations(LANES_MATMUL_TOKEN, id) ST_IF_BLOCK_##activations(LANES_MATMUL_BLOCK, id)

@@ -33,9 +33,9 @@ static void locate(const st_matrix *w, const uint8_t *group, size_t step, const 
 // The code of row r and column k of 32 where two of four are stored.
 static int sparse_at(const uint8_t *codes, size_t r, size_t k) {
   size_t i = k / 4;
-  const uint8_t *places = st_sparse_places[codes[128 + 4 * r + i / 2] >> i % 2 * 4 & 7];
+  const uint8_t *at = codes + i / 4 * 64 + 4 * r + i % 2 * 2, *places = codes + 128 + 4 * r + i % 2 * 2;
   for (size_t j = 0; j < 2; j++) {
-    if (places[j] == k % 4) return codes[i / 4 * 64 + 4 * r + i % 2 * 2 + j] >> i / 2 % 2 * 4 & 15;
+    if ((places[j] >> i / 2 * 2 & 3u) == k % 4) return at[j] >> i / 2 % 2 * 4 & 15;
   }
   return 0;
 }

@@ -388,10 +388,49 @@ LANES_INLINE __m256i lanes_scatter(__m256i codes, __m256i pair, int second) {
   moves = _mm256_or_si256(moves, _mm256_set1_epi32(second ? 0x02020202 : 0)); // codes 2 and 3 of the four
   return _mm256_shuffle_epi8(codes, _mm256_or_si256(_mm256_permutevar8x32_epi32(moves, pair), lane));
 }
+// Its pairs of places, as the low three bits of a lane.
+LANES_INLINE __m256i lanes_place_pairs(__m256i places, int i) {
+  const __m256i mask = _mm256_set1_epi32(0x00030003);
+  __m256i first = _mm256_srli_epi32(places, i / 2 * 2), next = _mm256_srli_epi32(places, i / 2 * 2 + 6);
+  __m256i pairs = _mm256_or_si256(_mm256_and_si256(mask, first), _mm256_andnot_si256(mask, next));
+  return i % 2 ? _mm256_srli_epi32(pairs, 16) : pairs;
+}
 LANES_INLINE vb lanes_sparse(const uint8_t *p, int i) {
-  vb codes = lanes_plane(p, 4, i / 2, 0), pair = vi_load(p + 128);
-  return (vb){lanes_scatter(codes.a, _mm256_srli_epi32(pair.a, 4 * i), i % 2),
-              lanes_scatter(codes.b, _mm256_srli_epi32(pair.b, 4 * i), i % 2)};
+  vb codes = lanes_plane(p, 4, i / 2, 0), places = vi_load(p + 128);
+  return (vb){lanes_scatter(codes.a, lanes_place_pairs(places.a, i), i % 2),
+              lanes_scatter(codes.b, lanes_place_pairs(places.b, i), i % 2)};
+}
+
+// Of codes with a table of values, these plus vb_offset. A signed integer's is the code with its top bit changed.
+LANES_INLINE vb lanes_kept_values(st_form form, vb v) {
+  const st_coding c = st_coding_of(form);
+  if (c.values == st_int4_values) {
+    const __m256i top = _mm256_set1_epi8(8);
+    return (vb){_mm256_xor_si256(v.a, top), _mm256_xor_si256(v.b, top)};
+  }
+  __m128i half = _mm_add_epi8(_mm_loadu_si128((const __m128i *)c.values), _mm_set1_epi8((char)vb_offset(form)));
+  __m256i values = _mm256_broadcastsi128_si256(half);
+  return (vb){_mm256_shuffle_epi8(values, v.a), _mm256_shuffle_epi8(values, v.b)};
+}
+
+// Of columns 8j to 8j + 7 of a sparse form, the 4 that are there: their values plus vb_offset, and their activations
+// from the 8 at x.
+LANES_INLINE vb vb_kept(st_form form, const uint8_t *p, int j) {
+  return lanes_kept_values(form, lanes_plane(p, 4, j, 0));
+}
+LANES_INLINE __m256i lanes_gather(__m256i places, int j, __m256i eight) {
+  places = _mm256_and_si256(_mm256_srli_epi32(places, 2 * j), _mm256_set1_epi8(3));
+  return _mm256_shuffle_epi8(eight, _mm256_or_si256(places, _mm256_set1_epi32(0x04040000))); // of the next part
+}
+LANES_INLINE vb vb_gather(const uint8_t *p, int j, const int8_t *x) {
+  long long eight;
+  __builtin_memcpy(&eight, x, 8);
+  vb places = vi_load(p + 128);
+  __m256i all = _mm256_set1_epi64x(eight);
+  return (vb){lanes_gather(places.a, j, all), lanes_gather(places.b, j, all)};
+}
+LANES_INLINE vb vb_set(int byte) {
+  return (vb){_mm256_set1_epi8((char)byte), _mm256_set1_epi8((char)byte)};
 }
 
 // 64 bytes: part i (0 to 7) of 32 columns, from where the form's codes are; their values plus vb_offset.
@@ -407,10 +446,7 @@ LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int i) {
     vb high = lanes_plane(p + 64 * c.low, c.high, i, c.low);
     v = (vb){_mm256_or_si256(v.a, high.a), _mm256_or_si256(v.b, high.b)};
   }
-  if (!c.values) return v;
-  __m128i half = _mm_add_epi8(_mm_loadu_si128((const __m128i *)c.values), _mm_set1_epi8((char)vb_offset(form)));
-  __m256i values = _mm256_broadcastsi128_si256(half);
-  return (vb){_mm256_shuffle_epi8(values, v.a), _mm256_shuffle_epi8(values, v.b)};
+  return c.values ? lanes_kept_values(form, v) : v;
 }
 
 // The 4 codes of a row as a 32-bit lane.
@@ -455,6 +491,17 @@ LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
   __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.a) : "x"(w.a), "x"(v));
   __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.b) : "x"(w.b), "x"(v));
   return sum;
+}
+// The same with activations of each row's own.
+LANES_INLINE vd vd_dot_own(st_form form, vd sum, vb w, vb x) {
+  (void)form;
+  __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.a) : "x"(w.a), "x"(x.a));
+  __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.b) : "x"(w.b), "x"(x.b));
+  return sum;
+}
+// vd_total of a - b.
+LANES_INLINE vi vd_difference(st_form form, vd a, vd b) {
+  return (void)form, vi_sub(a, b);
 }
 #else
 // Steps of 32 columns after which a vd must be added up. T16: its 16-bit sums grow by two products of at most 3 * 127
@@ -515,6 +562,17 @@ LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
   lanes_multiply_add(&sum.a, w.a, v);
   lanes_multiply_add(&sum.b, w.b, v);
   return sum;
+}
+// The same with activations of each row's own; not for wide sums.
+LANES_INLINE vd vd_dot_own(st_form form, vd sum, vb w, vb x) {
+  (void)form;
+  lanes_multiply_add(&sum.a, w.a, x.a);
+  lanes_multiply_add(&sum.b, w.b, x.b);
+  return sum;
+}
+// vd_total of a - b.
+LANES_INLINE vi vd_difference(st_form form, vd a, vd b) {
+  return vd_total(form, (vd){_mm256_sub_epi16(a.a, b.a), _mm256_sub_epi16(a.b, b.b)});
 }
 #endif
 

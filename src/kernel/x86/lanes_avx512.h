@@ -335,16 +335,42 @@ LANES_INLINE vb lanes_sparse(const uint8_t *p, int i) {
   const __m512i lane = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0C0C0C0C));
   const __m256i moves = _mm256_loadu_si256((const __m256i *)st_sparse_moves);
   const __m256i second = _mm256_set1_epi32(i % 2 ? 0x02020202 : 0); // codes 2 and 3 of the four; the top bit stays
-  vb codes = lanes_plane(p, 4, i / 2, 0), pair = _mm512_srli_epi32(_mm512_loadu_si512(p + 128), 4 * (unsigned)i);
+  vb codes = lanes_plane(p, 4, i / 2, 0), places = _mm512_loadu_si512(p + 128);
+  vb first = _mm512_srli_epi32(places, (unsigned)i / 2 * 2), next = _mm512_srli_epi32(places, (unsigned)i / 2 * 2 + 6);
+  vb pair = _mm512_ternarylogic_epi32(_mm512_set1_epi32(0x00030003), first, next, 0xCA); // the bits: first, else next
+  if (i % 2) pair = _mm512_srli_epi32(pair, 16);
   __m512i table = _mm512_broadcast_i64x4(_mm256_or_si256(moves, second));
   return _mm512_shuffle_epi8(codes, _mm512_or_si512(_mm512_permutexvar_epi32(pair, table), lane));
+}
+
+// Of 4-bit codes of a sparse form, their values plus vb_offset. A signed integer's is the code with its top bit changed.
+LANES_INLINE vb lanes_kept_values(st_form form, vb codes) {
+  const st_coding c = st_coding_of(form);
+  if (c.values == st_int4_values) return _mm512_xor_si512(codes, _mm512_set1_epi8(8));
+  return _mm512_shuffle_epi8(lanes_values_of(c.values, vb_offset(form)), codes);
+}
+
+// Of columns 8j to 8j + 7 of a sparse form, the 4 that are there: their values plus vb_offset, and their activations
+// from the 8 at x.
+LANES_INLINE vb vb_kept(st_form form, const uint8_t *p, int j) {
+  return lanes_kept_values(form, lanes_plane(p, 4, j, 0));
+}
+LANES_INLINE vb vb_gather(const uint8_t *p, int j, const int8_t *x) {
+  const __m512i two = _mm512_set1_epi8(3), second = _mm512_set1_epi32(0x04040000); // bytes 2 and 3: the next part's
+  long long eight;
+  __builtin_memcpy(&eight, x, 8);
+  vb places = _mm512_srli_epi32(_mm512_loadu_si512(p + 128), 2 * (unsigned)j);
+  return _mm512_shuffle_epi8(_mm512_set1_epi64(eight), _mm512_ternarylogic_epi32(places, two, second, 0xEA));
+}
+LANES_INLINE vb vb_set(int byte) {
+  return _mm512_set1_epi8((char)byte);
 }
 
 // 64 unsigned bytes: part i (0 to 7) of 32 columns, from where the form's codes are; their values plus vb_offset.
 LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int i) {
   const st_coding c = st_coding_of(form);
   if (c.low == 8) return _mm512_xor_si512(_mm512_loadu_si512(p + 64 * i), _mm512_set1_epi8(-128));
-  if (c.sparse) return _mm512_shuffle_epi8(lanes_values_of(c.values, vb_offset(form)), lanes_sparse(p, i));
+  if (c.sparse) return lanes_kept_values(form, lanes_sparse(p, i));
   vb v = lanes_plane(p, c.low, i, 0);
   if (c.high) v = _mm512_or_si512(v, lanes_plane(p + 64 * c.low, c.high, i, c.low));
   return c.values ? _mm512_shuffle_epi8(lanes_values_of(c.values, vb_offset(form)), v) : v;
@@ -385,6 +411,14 @@ LANES_INLINE vd vd_begin(st_form form, vi *total) {
 // itself.
 LANES_INLINE vd vd_dot(st_form form, vd sum, vb w, const int8_t *x) {
   return (void)form, lanes_dot_bytes(sum, w, x);
+}
+// The same with activations of each row's own.
+LANES_INLINE vd vd_dot_own(st_form form, vd sum, vb w, vb x) {
+  return (void)form, _mm512_dpbusd_epi32(sum, w, x);
+}
+// vd_total of a - b.
+LANES_INLINE vi vd_difference(st_form form, vd a, vd b) {
+  return (void)form, _mm512_sub_epi32(a, b);
 }
 
 #endif
