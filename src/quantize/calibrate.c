@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { WIDTHS_MOST = 8 }; // different widths of inputs
-// Sums of inputs that are in memory together, unless one is larger: a layer with many experts takes several passes.
+// Sums of inputs that are in memory together: a layer with many experts takes several passes.
 #define SUMS_MOST ((uint64_t)1 << 30)
 
 // A matrix to be quantized.
@@ -242,8 +242,8 @@ static void free_inputs(calibration *c) {
 
 // Begins the sums of a matrix's inputs. They wait for another pass if they do not fit.
 static bool begin_input(calibration *c, matrix *m, uint32_t columns) {
-  uint64_t bytes = (uint64_t)columns * columns * sizeof(float);
-  if (c->n_inputs && bytes > SUMS_MOST - c->sums) {
+  uint64_t bytes = (uint64_t)columns * columns * sizeof(float), most = c->o->sums ? c->o->sums : SUMS_MOST;
+  if (c->n_inputs && bytes + c->sums > most) {
     c->full = true;
     return false;
   }
@@ -439,7 +439,7 @@ static void decode(const matrix *m, const uint8_t *codes, float *x) {
 static setun_status replace(calibration *c, const matrix *m, const uint8_t *bytes) {
   const st_backend *b = c->model->backend;
   const st_matrix_desc desc = {
-      .format = m->format, .shape = m->bound->weight.shape, .precision = ST_PRECISION_FLOAT, .ownership = ST_OWNED};
+      .format = m->format, .shape = m->bound->weight.shape, .precision = ST_PRECISION_FAST, .ownership = ST_OWNED};
   st_matrix_info info = b->matrix_info(c->model->device, &desc);
   uint64_t n = desc.shape.rows, k = desc.shape.columns;
   st_matrix_rows rows = {.count = n, .data = bytes + m->offset};
@@ -549,7 +549,6 @@ static setun_status load(st_calibrated *c, const st_directory *d, const st_calib
   st_placement_options p = o->placement;
   setun_context_params context = {.n_ctx = o->window, .n_batch = o->window, .n_seq_max = 1};
   p.context = &context;
-  p.precise = true;
   p.progress = NULL;
   setun_status s = st_placement_load(d, &p, &c->placement, err);
   if (s != SETUN_OK) return s;
