@@ -2,7 +2,7 @@
 // (1e9 bytes), the share of what reading reaches, and G weights a second. Rounds alternate, so that the machine's
 // variations affect all equally; the medians are printed. Codes, places and zero points are random bytes, scales equal.
 // usage: bench_forms [-t THREADS] [-m MIB] [-r ROUNDS] [-b BLOCK] [-i ISA] FORM... The forms are those of
-// src/kernel/forms.def that take int8 activations by block, such as zp4 and s24i. See docs/kernels.md.
+// src/kernel/forms.def that take int8 activations by block, such as zp4 and s24i. See docs/quantization.md.
 #define _GNU_SOURCE
 #include "base/memory.h"
 #include "base/pool.h"

@@ -52,8 +52,8 @@ enum { ST_SUPER = 256 };
 // Sparse steps: two pieces of 4-bit codes, then one of places. A part's two codes of row r are the bytes 4r + 2 (i % 2)
 // and the next of piece i / 4, in the high half for parts 2, 3, 6 and 7. In the third piece the byte of the same number
 // has their places, columns of the part, in bits 2 (i / 2) and above: shifted by 2j, the four bytes of a row are those
-// of its codes of columns 8j to 8j + 7. The other two columns of a part have code 0. Codes may be in either order; these
-// are the six pairs, of which no two have the same low three bits as first + 4 * second.
+// of its codes of columns 8j to 8j + 7. The other two columns of a part have code 0. Codes may be in either order;
+// these are the six pairs, of which no two have the same low three bits as first + 4 * second.
 static const uint8_t st_sparse_places[6][2] = {{0, 1}, {0, 2}, {3, 0}, {1, 2}, {1, 3}, {2, 3}};
 // By these three bits: the bytes that shuffle the codes of part 0 to their columns; bytes with the top bit set give 0.
 static const uint32_t st_sparse_moves[8] = {0x80018000, 0x80010080, 0x80808080, 0x00808001,

@@ -17,7 +17,7 @@ typedef struct st_calibration {
   st_placement_options placement; // its progress function is also called during calibration
   const char *target;
   uint64_t sums; // most bytes of sums of inputs in memory, unless one alone has more; 0: 1 GiB
-  bool force; // also where ternary formats are far from the floats
+  bool force;    // also where ternary formats are far from the floats
 } st_calibration;
 
 // The quantized matrices. Only the list of them is in memory.

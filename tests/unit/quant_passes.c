@@ -1,5 +1,5 @@
-// Calibration of a layer in several passes, which have room for the sums of some of its inputs each, makes the same codes
-// as one pass for all.
+// Calibration of a layer in several passes, which have room for the sums of some of its inputs each, makes the same
+// codes as one pass for all.
 #define _DEFAULT_SOURCE
 #include "api/api.h"
 #include "base/file.h"

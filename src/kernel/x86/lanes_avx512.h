@@ -343,7 +343,8 @@ LANES_INLINE vb lanes_sparse(const uint8_t *p, int i) {
   return _mm512_shuffle_epi8(codes, _mm512_or_si512(_mm512_permutexvar_epi32(pair, table), lane));
 }
 
-// Of 4-bit codes of a sparse form, their values plus vb_offset. A signed integer's is the code with its top bit changed.
+// Of 4-bit codes of a sparse form, their values plus vb_offset. A signed integer's is the code with its top bit
+// changed.
 LANES_INLINE vb lanes_kept_values(st_form form, vb codes) {
   const st_coding c = st_coding_of(form);
   if (c.values == st_int4_values) return _mm512_xor_si512(codes, _mm512_set1_epi8(8));
