@@ -2,7 +2,7 @@
 # Installs what is missing, builds with sanitizers and for release, and runs all tests in both.
 # usage: ./check.sh [--full]
 #   --full  also under the thread sanitizer and valgrind, the NEON kernels and the command for Arm under emulation, chat
-#           templates and tokenizers against published ones, models that stream under many budgets, the Debian package, the
+#           templates, tokenizers and grammars against published ones, models that stream under many budgets, the Debian package, the
 #           wheel, the server's page in a browser, each fuzz target for a minute, randomized checks for ten minutes a program,
 #           from a seed of the clock, and the line coverage of src/; what needs a tool that is not there is skipped, with the
 #           reason

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Compares chat templates and tokenizers with published ones: every template that ships with llama.cpp, rendered by Jinja2
-and by Setun, and every vocabulary there that comes with texts and their ids. Of every vocabulary, plain text must not give
+"""Compares chat templates, tokenizers and grammars with published ones: every template that ships with llama.cpp, rendered
+by Jinja2 and by Setun, and the calls of tools that it writes, read back; every vocabulary there that comes with texts and
+their ids; and every grammar there, by tests/constraint/check_grammars.py. Of every vocabulary, plain text must not give
 a control token, be it the tokens' own spelling, nor where the file does not say which its unknown token is. Nothing of that
 package is kept in the project.
 
 usage: check_published.py BUILD CACHE
-BUILD holds setun and tests/chat_render. The PyPI source archive of llama-cpp-python 0.3.36 is fetched into CACHE, and Jinja2
-into a virtual environment there, once. Exit status 1 when anything differs, 77 when the archive cannot be had.
+BUILD holds setun, tests/chat_render, tests/chat_calls and tests/constraint_grammars. The PyPI source archive of
+llama-cpp-python 0.3.36 is fetched into CACHE, and Jinja2 into a virtual environment there, once. Exit status 1 when anything
+differs, 77 when the archive cannot be had.
 """
 import json
 import os
@@ -17,7 +19,8 @@ import tempfile
 import venv
 
 PACKAGE = "llama-cpp-python==0.3.36"
-INSIDE = "/vendor/llama.cpp/models/"
+INSIDE = "/vendor/llama.cpp/"
+KEPT = ("models/", "grammars/")
 SEPARATOR = b"\n__ggml_vocab_test__\n"
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
@@ -29,7 +32,7 @@ TEXTS = ["Hello world", "caf\u00e9 \u65e5\u672c\u8a9e \U0001f642 \u0378\ufffd", 
 
 def fetch(cache, python):
     """The folder with the published files."""
-    folder = os.path.join(cache, "published")
+    folder = os.path.join(cache, "llama.cpp")
     if os.path.isdir(folder):
         return folder
     subprocess.run([python, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", cache, PACKAGE], check=True)
@@ -37,8 +40,9 @@ def fetch(cache, python):
     part = folder + ".part"
     with tarfile.open(os.path.join(cache, archive)) as tar:
         for member in tar.getmembers():
-            if INSIDE in member.name and member.isfile():
-                path = os.path.join(part, member.name.split(INSIDE, 1)[1])
+            name = member.name.partition(INSIDE)[2]
+            if name.startswith(KEPT) and member.isfile():
+                path = os.path.join(part, name)
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, "wb") as file:
                     file.write(tar.extractfile(member).read())
@@ -123,13 +127,19 @@ def main():
     except (subprocess.CalledProcessError, OSError, StopIteration) as error:
         print(f"skipped: {PACKAGE} cannot be downloaded: {error}")
         return 77
-    compare = os.path.join(ROOT, "tests", "chat", "compare_published.py")
-    program = os.path.join(build, "tests", "chat_render")
-    bad = subprocess.run([python, "-B", compare, os.path.join(folder, "templates"), "--program", program]).returncode != 0
+    models, tests = os.path.join(folder, "models"), os.path.join(ROOT, "tests")
+    bad = 0
+    for script, program, *inputs in (
+            ("chat/compare_published.py", "chat_render", os.path.join(models, "templates")),
+            ("chat/compare_calls.py", "chat_calls", os.path.join(models, "templates")),
+            ("constraint/check_grammars.py", "constraint_grammars", os.path.join(folder, "grammars"),
+             os.path.join(models, "ggml-vocab-llama-bpe.gguf"), os.path.join(ROOT, "models", "setun-tales-7m"))):
+        bad |= subprocess.run([python, "-B", os.path.join(tests, script), *inputs,
+                               "--program", os.path.join(build, "tests", program)]).returncode != 0
     setun = os.path.join(build, "setun")
     with tempfile.TemporaryDirectory() as scratch:
-        for name in sorted(name for name in os.listdir(folder) if name.endswith(".gguf")):
-            path = os.path.join(folder, name)
+        for name in sorted(name for name in os.listdir(models) if name.endswith(".gguf")):
+            path = os.path.join(models, name)
             if not refused(path):
                 bad |= check_vocabulary(setun, path, name) != 0
                 bad |= check_unknown(setun, path, name, scratch) != 0

@@ -154,6 +154,7 @@ static const st_tool_format formats[] = {
     {.name = "hermes", // Hermes 2 and 3, Qwen 2.5 and 3, Granite 4, SmolLM3
      .syntax = ST_TOOLS_JSON,
      .hints = {"<tool_call>"},
+     .unless = "]<]minimax[>[", // MiniMax M3 has the mark, but elements inside of it
      .opens = {"<tool_call>"},
      .close = "</tool_call>",
      .arguments = "arguments"},
@@ -182,7 +183,7 @@ static bool contains(const char *text, size_t length, const char *word) {
 
 const st_tool_format *st_tool_format_of(const char *template_text, size_t length) {
   for (size_t i = 0; i + 1 < FORMATS; i++) {
-    bool all = true;
+    bool all = !formats[i].unless || !contains(template_text, length, formats[i].unless);
     for (size_t k = 0; k < ST_TOOL_HINTS && formats[i].hints[k]; k++) {
       all = all && contains(template_text, length, formats[i].hints[k]);
     }

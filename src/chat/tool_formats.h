@@ -21,6 +21,7 @@ typedef struct st_tool_format {
   const char *name;
   st_tool_syntax syntax;
   const char *hints[ST_TOOL_HINTS]; // texts that a template for this format contains, all of them
+  const char *unless;               // and a text that it does not contain; NULL: none
 
   // Marks: control tokens, or plain text where the vocabulary has no such control token.
   const char *opens[ST_TOOL_OPENS];   // either begins calls; NULL: there is none

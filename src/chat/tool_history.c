@@ -18,6 +18,7 @@ void st_tool_template_of(const char *text, size_t length, st_tool_template *t) {
   t->takes_tools = contains(text, length, "tools") && !st_tool_format_is_described(t->format);
   t->takes_calls = contains(text, length, "tool_calls") && !st_tool_format_is_described(t->format);
   t->takes_results = t->takes_calls || contains(text, length, "\"tool\"") || contains(text, length, "'tool'");
+  t->calls_alone = t->takes_calls && contains(text, length, "'assistant' and message['content'] is none");
 }
 
 // The state of the conversion of a conversation.
@@ -270,6 +271,13 @@ static size_t result_of(const st_json *messages, size_t i, const st_json *id) {
   return SIZE_MAX;
 }
 
+static st_json bare_answer(adapting *a) {
+  st_json message = st_json_make_object();
+  st_json_set(a->root, &message, "role", st_json_make_text(a->root, "assistant"));
+  st_json_set(a->root, &message, "content", no_text(a));
+  return message;
+}
+
 // Converts an answer with calls, at *i, which is moved past it and past the results that belong to it.
 static setun_status add_answer(adapting *a, const st_json *messages, size_t *i) {
   const st_json *from = st_json_at(messages, *i), *calls = st_json_get(from, "tool_calls");
@@ -277,6 +285,11 @@ static setun_status add_answer(adapting *a, const st_json *messages, size_t *i) 
   bool split = a->t->format->one_call && st_json_size(calls) > 1;
   setun_status s = SETUN_OK;
   if (!st_json_get(from, "content")) st_json_set(a->root, &message, "content", no_text(a));
+  if (a->t->calls_alone && st_json_length(st_json_get(&message, "content"))) { // its text is a message of its own
+    st_json_delete(&message, "tool_calls");
+    st_json_push(a->root, &a->messages, message);
+    message = bare_answer(a);
+  }
   for (size_t k = 0; k < st_json_size(calls) && s == SETUN_OK; k++) {
     st_json call;
     s = adapt_call(a, st_json_at(calls, k), *i, &call);
@@ -287,9 +300,8 @@ static setun_status add_answer(adapting *a, const st_json *messages, size_t *i) 
     st_json_push(a->root, &a->messages, message);
     size_t result = result_of(messages, *i + 1, st_json_get(st_json_at(calls, k), "id"));
     if (result != SIZE_MAX) s = add_result(a, messages, result);
-    message = st_json_make_object(), list = st_json_make_array();
-    st_json_set(a->root, &message, "role", st_json_make_text(a->root, "assistant"));
-    st_json_set(a->root, &message, "content", no_text(a));
+    message = bare_answer(a);
+    list = st_json_make_array();
   }
   if (s != SETUN_OK) return s;
   ++*i;

@@ -12,6 +12,7 @@ typedef struct st_tool_template {
   bool takes_tools;   // it writes the tools
   bool takes_calls;   // it writes calls
   bool takes_results; // it writes the results of calls
+  bool calls_alone;   // it writes calls only of messages without a text
 } st_tool_template;
 
 // Determines what a template supports.

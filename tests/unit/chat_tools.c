@@ -359,6 +359,15 @@ static void single_calls(void **state) {
         "{\"role\":\"user\",\"content\":\"u\"}]}");
 }
 
+// A template that writes calls only of messages without a text.
+static void calls_alone(void **state) {
+  (void)state;
+  adapt("tools tool_calls <｜tool▁calls▁begin｜> message['role'] == 'assistant' and message['content'] is none",
+        "{\"messages\":[{\"role\":\"assistant\",\"content\":\"t\",\"tool_calls\":[{\"id\":\"x\",\"function\":{\"name\":"
+        "\"f\"}}]}," CALLS("y") "{}}}]}]}",
+        "{\"messages\":[{\"role\":\"assistant\",\"content\":\"t\"}," CALLS("x") "{}}}]}," CALLS("y") "{}}}]}]}");
+}
+
 // A template without tools.
 static void described(void **state) {
   (void)state;
@@ -385,7 +394,8 @@ int main(void) {
       cmocka_unit_test(table),        cmocka_unit_test(hermes),    cmocka_unit_test(what_does_not_parse_is_text),
       cmocka_unit_test(other_json),   cmocka_unit_test(named),     cmocka_unit_test(fields),
       cmocka_unit_test(gemma),        cmocka_unit_test(harmony),   cmocka_unit_test(conversations),
-      cmocka_unit_test(single_calls), cmocka_unit_test(described),
+      cmocka_unit_test(single_calls),
+      cmocka_unit_test(calls_alone), cmocka_unit_test(described),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
