@@ -127,17 +127,11 @@ st_json *read_body(exchange *x, problem *p) {
   setun_error error;
   x->parsed = NULL;
   if (root) return root;
-  setun_status s = st_json_parse_any(x->body.data ? x->body.data : "", x->body.length, "the body", &root, &error);
+  setun_status s = st_json_parse_distinct(x->body.data ? x->body.data : "", x->body.length, "the body", &root, &error);
   st_buffer_free(&x->body);
   x->body = (st_buffer){0};
-  if (s != SETUN_OK) {
-    fail_with(p, NULL, &error);
-    return NULL;
-  }
-  if (st_json_is_object(root)) return root;
-  invalid(p, NULL, "the body: expected an object, found %s", kind_of(root));
-  st_json_free(root);
-  return NULL;
+  if (s != SETUN_OK) fail_with(p, NULL, &error);
+  return root;
 }
 
 static void free_texts(char **texts, size_t n) {

@@ -59,8 +59,12 @@ setun_status st_json_parse_values(const char *text, size_t length, const char *n
 // Like st_json_parse_values, but the text may be any value.
 setun_status st_json_parse_any(const char *text, size_t length, const char *name, st_json **root, setun_error *err);
 
-// Like st_json_parse_any, but integers of any size are read, as reals: who needs a number's exact value reads its
-// digits from the text, at the number's `count`.
+// Like st_json_parse_values, but duplicate keys are errors, which name the place of their object.
+setun_status st_json_parse_distinct(const char *text, size_t length, const char *name, st_json **root,
+                                    setun_error *err);
+
+// Any value; duplicate keys are such errors, too, and integers of any size are read, as reals: who needs a number's
+// exact value reads its digits from the text, at the number's `count`.
 setun_status st_json_parse_decimals(const char *text, size_t length, const char *name, st_json **root,
                                     setun_error *err);
 

@@ -325,6 +325,20 @@ static bool close_array(reader *r, const st_json_member *from, uint32_t n, st_js
   return true;
 }
 
+// Appends " in #/..." for the container that has just been closed: the keys and positions of those that hold it. A
+// member is on the stack before its value has been read, an element is not.
+static void append_place(const reader *r, char *what, size_t size) {
+  size_t n = strlen(what);
+  if (r->depth && n < size) n += (size_t)snprintf(what + n, size - n, " in #");
+  for (uint32_t i = 0; i < r->depth && n < size; i++) {
+    uint32_t next = r->frames[i + 1].first;
+    if (r->frames[i].object)
+      n += (size_t)snprintf(what + n, size - n, "/%.40s", r->stack[next - 1].key);
+    else
+      n += (size_t)snprintf(what + n, size - n, "/%u", (unsigned)(next - r->frames[i].first));
+  }
+}
+
 // Closes the innermost container, whose end r->p has passed.
 static bool close_container(reader *r, st_json *out) {
   const frame *f = &r->frames[--r->depth];
@@ -334,9 +348,10 @@ static bool close_container(reader *r, st_json *out) {
   if (!f->object) return close_array(r, from, n, out);
   if (st_json_gather(r->d, from, n, r->refuse_duplicates, out, &duplicate)) return true;
   if (!duplicate) return fail_memory(r);
-  char what[128];
+  char what[400];
   bool long_one = duplicate->length > 40;
   snprintf(what, sizeof what, "duplicate key \"%.40s%s\"", duplicate->key, long_one ? "..." : "");
+  append_place(r, what, sizeof what);
   return fail_at(r, r->text + duplicate->at, what);
 }
 
@@ -444,5 +459,11 @@ setun_status st_json_parse_any(const char *text, size_t length, const char *name
 
 setun_status st_json_parse_decimals(const char *text, size_t length, const char *name, st_json **root,
                                     setun_error *err) {
-  return parse(text, length, name, false, true, root, err);
+  return parse(text, length, name, true, true, root, err);
+}
+
+setun_status st_json_parse_distinct(const char *text, size_t length, const char *name, st_json **root,
+                                    setun_error *err) {
+  setun_status s = parse(text, length, name, true, false, root, err);
+  return s == SETUN_OK ? only_object(name, root, err) : s;
 }

@@ -101,6 +101,9 @@ class RequestTest(ToolCase):
                            ({"messages": [USER, {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}]}, "results")):
             with self.subTest(more):
                 self.refused(self.chat(**more), 400, word)
+        twice = json.dumps({"messages": [USER], "tools": [WEATHER]}).replace('"type": "integer"', '"type": "integer", "type": "string"')
+        self.refused(self.server.request("POST", "/v1/chat/completions", twice), 400,
+                     'duplicate key "type" in #/tools/0/function/parameters/properties/days')
         message = {"messages": [USER], "max_tokens": 1}
         for more, word in (({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "bash_20250124"), ({"tools": {}}, "tools"),
                            ({"tools": [{"name": "f"}], "tool_choice": "any"}, "tool_choice"),

@@ -391,11 +391,10 @@ static void described(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(table),        cmocka_unit_test(hermes),    cmocka_unit_test(what_does_not_parse_is_text),
-      cmocka_unit_test(other_json),   cmocka_unit_test(named),     cmocka_unit_test(fields),
-      cmocka_unit_test(gemma),        cmocka_unit_test(harmony),   cmocka_unit_test(conversations),
-      cmocka_unit_test(single_calls),
-      cmocka_unit_test(calls_alone), cmocka_unit_test(described),
+      cmocka_unit_test(table),        cmocka_unit_test(hermes),      cmocka_unit_test(what_does_not_parse_is_text),
+      cmocka_unit_test(other_json),   cmocka_unit_test(named),       cmocka_unit_test(fields),
+      cmocka_unit_test(gemma),        cmocka_unit_test(harmony),     cmocka_unit_test(conversations),
+      cmocka_unit_test(single_calls), cmocka_unit_test(calls_alone), cmocka_unit_test(described),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -362,6 +362,21 @@ static void test_named_limits(void **state) {
   }
 }
 
+// A key that comes twice in a schema is refused, however it is spelled: neither of its values is ignored.
+static void test_duplicate_keys(void **state) {
+  (void)state;
+  static const char *const cases[][2] = {
+      {"{\"type\":\"string\",\"type\":\"integer\"}", "duplicate key \"type\""},
+      {"{\"properties\":{\"x\":{\"enum\":[1],\"en\\u0075m\":[2]}}}", "duplicate key \"enum\" in #/properties/x"},
+      {"{\"const\":[{\"a\":1,\"a\":1}]}", "duplicate key \"a\" in #/const/0"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    st_constraint *c = NULL;
+    setun_error err = {0};
+    assert_int_equal(compile_within(NULL, cases[i][0], 0, NULL, &c, &err), SETUN_ERROR_FORMAT);
+    if (!strstr(err.message, cases[i][1])) fail_msg("expected \"%s\" in: %s", cases[i][1], err.message);
+  }
+}
+
 // Long counts alone cost nothing: no text is searched for.
 static void test_long_counts(void **state) {
   (void)state;
@@ -481,11 +496,11 @@ static void test_limits(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_verdicts),        cmocka_unit_test(test_refused),     cmocka_unit_test(test_samples),
-      cmocka_unit_test(test_order),           cmocka_unit_test(test_json),        cmocka_unit_test(test_embedded),
-      cmocka_unit_test(test_limits),          cmocka_unit_test(test_places),      cmocka_unit_test(test_union),
-      cmocka_unit_test(test_named_limits),    cmocka_unit_test(test_long_counts), cmocka_unit_test(test_exhausted),
-      cmocka_unit_test(test_ordered_minimum),
+      cmocka_unit_test(test_duplicate_keys), cmocka_unit_test(test_verdicts),        cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_samples),        cmocka_unit_test(test_order),           cmocka_unit_test(test_json),
+      cmocka_unit_test(test_embedded),       cmocka_unit_test(test_limits),          cmocka_unit_test(test_places),
+      cmocka_unit_test(test_union),          cmocka_unit_test(test_named_limits),    cmocka_unit_test(test_long_counts),
+      cmocka_unit_test(test_exhausted),      cmocka_unit_test(test_ordered_minimum),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -275,6 +275,8 @@ static void messages(void **state) {
       {"{\"a\": 1\n", "x: line 2, column 1: expected ',' or '}', found the end of the text"},
       {"{\"a\": [1, 2}", "x: line 1, column 12: expected ',' or ']', found '}'"},
       {"{\"a\": 1, \"b\": 2,\n\"a\": 3}", "x: line 2, column 1: duplicate key \"a\""},
+      {"{\"p\": [1, {\"q\": {}, \"r\": {\"a\": 1, \"\\u0061\": 2}}]}",
+       "x: line 1, column 35: duplicate key \"a\" in #/p/1/r"},
       {"{\"a\": 1} \x01", "x: line 1, column 10: expected the end of the text, found byte 0x01"},
       {"{\"a\": \"\xFF\"}", "x: line 1, column 8: expected UTF-8, found byte 0xff"},
       {"{\"a\": \"b", "x: line 1, column 9: the text ends within a string"},
