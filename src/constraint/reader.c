@@ -207,8 +207,9 @@ bool st_reader_number(st_reader *r, uint32_t *number) {
     n = 10 * n + (uint64_t)(*r->at - '0');
     if (n >= ST_UNBOUNDED) n = ST_UNBOUNDED - 1;
   }
+  if (r->at == from) return false;
   *number = (uint32_t)n;
-  return r->at > from;
+  return true;
 }
 
 bool st_node_stack_push(st_node_stack *stack, st_node node) {

@@ -111,6 +111,8 @@ static void test_gbnf(void **state) {
   VERDICTS(gbnf("root ::= a\na ::= b \"x\" | \"p\"\nb ::= c \"y\"\nc ::= a \"z\" | \"q\"\n"), {"p", true},
            {"qyx", true}, {"pzyx", true}, {"qyxzyx", true}, {"qyxz", false}, {"yx", false});
   VERDICTS(gbnf("root ::= s\ns ::= s s | \"a\" |\n"), {"", true}, {"a", true}, {"aaaaaaaa", true}, {"aab", false});
+  VERDICTS(gbnf("root ::= \"a\"{2,} \"b\"{ 0 , } \"c\"{1}"), {"aac", true}, {"aaaabbbc", true}, {"ac", false},
+           {"aab", false});
   VERDICTS(gbnf("root ::= ( # a comment\n  \"x\" |\n  \"y\"){2,3}\n"), {"xy", true}, {"x", false}, {"xyxy", false});
   VERDICTS(gbnf("root ::= (\"x\" |\n \"y\"){2,3} [^a-c\\]] . \"\\u00e9\\x41\\U0001F600\"\n"),
            {"xyd \xC3\xA9"
