@@ -174,6 +174,8 @@ REFUSED = [
     ({"allOf": {}}, "#/allOf"),
     ({"enum": "a"}, "#/enum"),
     ({"not": {"uniqueItems": True}}, "uniqueItems"),
+    ({"items": {"enum": [{"a": 1}, [1], None]}, "uniqueItems": True, "minItems": 4, "type": "array"}, "no value"),
+    ({"prefixItems": [{"type": "string"}], "items": {"type": "boolean"}, "uniqueItems": True, "minItems": 4, "type": "array"}, "no value"),
     ({"$ref": "#"}, "refers to itself"),
     ({"allOf": [{"$ref": "#"}]}, "refers to itself"),
     ({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}, "refers to itself"),

@@ -148,6 +148,7 @@ static bool counters_possible(const st_plan *p, uint32_t counters) {
 
 static bool array_possible(const st_schema_emitter *e, const st_array_shape *a, const st_plan *p) {
   uint32_t counters = 0;
+  if (p->max < a->min) return false;
   for (uint32_t i = 0; i < p->n_prefix; i++) {
     if (!choices_possible(e, &p->prefix[i], &counters)) return i >= a->min && counters_possible(p, counters);
   }
@@ -233,7 +234,7 @@ static st_node make_array(st_schema_emitter *e, const st_array_shape *a, const s
                                                          .counters = p->counters,
                                                          .n_counters = p->n_counters,
                                                          .min = a->min,
-                                                         .max = a->max,
+                                                         .max = p->max,
                                                          .unique = a->unique,
                                                          .bare = is_styled(e)});
 }

@@ -258,13 +258,78 @@ static bool item_is_void(st_schema *s, const st_array_shape *a) {
   return false;
 }
 
+// ---- how many values there are ----
+
+enum { MOST_COUNTED = 8 }; // levels of values whose number is asked for
+
+static uint32_t times(uint32_t a, uint32_t b) {
+  uint64_t product = (uint64_t)a * b;
+  return a == ST_MANY || b == ST_MANY || product >= ST_MANY ? ST_MANY : (uint32_t)product;
+}
+
+static uint32_t values_most(st_schema *s, st_expr e, int depth);
+
+static uint32_t arrays_most(st_schema *s, const st_array_shape *a, int depth) {
+  if (a->min != a->max || a->max > a->n_prefix) return a->max ? ST_MANY : 1;
+  uint32_t most = 1;
+  for (uint32_t i = 0; i < a->max; i++) most = times(most, values_most(s, a->prefix[i], depth));
+  return most;
+}
+
+// Objects that have the required members and no others.
+static uint32_t objects_most(st_schema *s, const st_object_shape *o, int depth) {
+  if (o->max != o->n_required) return o->max ? ST_MANY : 1;
+  uint32_t most = 1;
+  for (uint32_t i = 0; i < o->n_required; i++) {
+    uint32_t least = ST_MANY;
+    for (uint32_t k = 0; k < o->n_all; k++) {
+      if (!st_keys_have(s, o->all[k].keys, o->required[i])) continue;
+      uint32_t n = values_most(s, o->all[k].of, depth);
+      if (n < least) least = n;
+    }
+    most = times(most, least);
+  }
+  return most;
+}
+
+static uint32_t shapes_most(st_schema *s, const st_shape *shape, int depth) {
+  const st_number_shape *n = &shape->as.number;
+  switch (shape->type) {
+  case ST_NULL: return 1;
+  case ST_BOOLEAN: return (shape->as.boolean & 1) + (shape->as.boolean >> 1 & 1);
+  case ST_NUMBER: return n->low && n->high && !st_decimal_compare(n->low, n->high) ? 1 : ST_MANY;
+  case ST_STRING: return shape->as.string.listed ? shape->as.string.n_texts : ST_MANY;
+  case ST_ARRAY: return arrays_most(s, &shape->as.array, depth);
+  case ST_OBJECT: return objects_most(s, &shape->as.object, depth);
+  default: return ST_MANY;
+  }
+}
+
+static uint32_t values_most(st_schema *s, st_expr e, int depth) {
+  if (s->status || s->blocked || e == ST_EXPR_TRUE || depth >= MOST_COUNTED) return ST_MANY;
+  s->asking++;
+  const st_shapes *shapes = st_expr_expand(s, e, false);
+  s->asking--;
+  s->blocked = false;
+  uint64_t most = shapes ? 0 : ST_MANY;
+  for (uint32_t i = 0; shapes && i < shapes->n && most < ST_MANY; i++)
+    most += shapes_most(s, shapes->items[i], depth + 1);
+  return most < ST_MANY ? (uint32_t)most : ST_MANY;
+}
+
+uint32_t st_array_most(st_schema *s, const st_array_shape *a) {
+  if (!a->unique || a->max <= a->n_prefix) return a->max;
+  uint32_t most = values_most(s, a->rest, 0);
+  return most < a->max - a->n_prefix ? most + a->n_prefix : a->max;
+}
+
 static bool shape_is_void(st_schema *s, const st_shape *shape) {
   if (st_shape_is_void(s, shape)) return true;
   st_terms *t = st_grammar_terms(s->grammar);
   switch (shape->type) {
   case ST_NUMBER: return st_number_term(s, &shape->as.number) == ST_TERM_EMPTY;
   case ST_STRING: return !shape->as.string.listed && st_term_is_empty(t, shape->as.string.term);
-  case ST_ARRAY: return item_is_void(s, &shape->as.array);
+  case ST_ARRAY: return item_is_void(s, &shape->as.array) || st_array_most(s, &shape->as.array) < shape->as.array.min;
   case ST_OBJECT: return st_object_lacks_member(s, &shape->as.object, 1);
   default: return false;
   }

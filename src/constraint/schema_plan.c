@@ -62,6 +62,7 @@ static st_plan_choices item_choices(st_schema *s, const st_array_shape *a, const
 static void plan_array(st_schema *s, const st_array_shape *a, st_plan *p) {
   counted *counts = st_schema_alloc(s, a->n_contains + 1, sizeof *counts);
   if (!counts) return;
+  p->max = st_array_most(s, a);
   p->n_prefix = a->n_prefix;
   for (uint32_t k = 0; k < a->n_contains; k++) {
     const st_contains *c = &a->contains[k];

@@ -38,7 +38,7 @@ typedef struct {
   st_plan_class *classes;
   st_dependency *dependencies;
   // arrays
-  uint32_t n_prefix;
+  uint32_t n_prefix, max; // max: no array has more items
   st_plan_choices *prefix, rest;
 } st_plan;
 

@@ -138,6 +138,8 @@ st_expr st_expr_other_types(st_schema *s, st_schema_type type);
 
 // Expands an expression to its union of shapes; with `track`, shapes record what they evaluated.
 const st_shapes *st_expr_expand(st_schema *s, st_expr e, bool track);
+// The number of items that the arrays have at most, as far as uniqueItems and the number of their values say.
+uint32_t st_array_most(st_schema *s, const st_array_shape *a);
 // Does the expression provably have no values?
 bool st_expr_is_void(st_schema *s, st_expr e);
 
