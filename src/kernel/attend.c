@@ -44,11 +44,20 @@ void st_attend_merge(const st_attend *a, size_t index, const float *part_out, co
   }
 }
 
+static float *result_of(const st_attend *a, float *out, size_t query) {
+  return out + query / a->n_q * a->token_stride + query % a->n_q * a->q_stride;
+}
+
 void st_attend_finish(const st_kernels *k, const st_attend *a, const float *sums, const float *state, float *out) {
+  enum { AHEAD = 4, LINE = 16 }; // results of many queries are no longer in the caches
   for (size_t i = 0, n = st_attend_queries(a); i < n; i++) {
+    if (i + AHEAD < n) {
+      const float *next = result_of(a, out, i + AHEAD);
+      for (size_t d = 0; d < a->head_dim; d += LINE) __builtin_prefetch(next + d, 1);
+    }
     float total = state[2 * i + 1];
     if (a->sinks) total += st_ref_exp(a->sinks[i % a->n_q] - state[2 * i]);
-    float inverse = 1.0f / total, *to = out + i / a->n_q * a->token_stride + i % a->n_q * a->q_stride;
+    float inverse = 1.0f / total, *to = result_of(a, out, i);
     const float *from = sums + i * a->head_dim;
     for (size_t d = 0; d < a->head_dim; d++) to[d] = from[d] * inverse;
     if (st_kv_format_of(a->values)->rotated) st_kv_rotate(k, to, a->head_dim); // back

@@ -46,18 +46,28 @@ static uint8_t *place_of(const st_kv_place *p, size_t column) {
   return p->block + i * bits_of(p->type, p->keys) / 8;
 }
 
+// Numbers of 2 or 4 bytes at `from`: those of a key are stored ST_KEYS numbers apart, those of a value adjacent.
+static void place_numbers(const st_kv_place *p, size_t column, const void *from, size_t n, size_t bytes) {
+  uint8_t *to = place_of(p, column);
+  const uint8_t *number = from;
+  if (!p->keys) {
+    memcpy(to, from, n * bytes);
+    return;
+  }
+  for (size_t i = 0; i < n; i++, to += ST_KEYS * bytes, number += bytes) memcpy(to, number, bytes);
+}
+
 static void write_numbers(const st_kernels *k, const st_kv_place *p, const float *x) {
   enum { PIECE = 64 };
   uint16_t half[PIECE];
+  if (p->type == SETUN_KV_F32) {
+    place_numbers(p, 0, x, p->head_dim, sizeof *x);
+    return;
+  }
   for (size_t d = 0; d < p->head_dim; d += PIECE) {
     size_t n = p->head_dim - d < PIECE ? p->head_dim - d : PIECE;
-    if (p->type == SETUN_KV_F16) k->to_half(x + d, n, half);
-    for (size_t i = 0; i < n; i++) {
-      if (p->type == SETUN_KV_F16)
-        memcpy(place_of(p, d + i), &half[i], sizeof *half);
-      else
-        memcpy(place_of(p, d + i), &x[d + i], sizeof *x);
-    }
+    k->to_half(x + d, n, half);
+    place_numbers(p, d, half, n, sizeof *half);
   }
 }
 

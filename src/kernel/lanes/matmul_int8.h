@@ -158,9 +158,10 @@ LANES_INLINE void lanes_rest_block(st_form form, const lanes_planes *p, size_t b
   }
 }
 
-// For each sub-block: sum += (d * dx) * integers, and rest likewise with the second plane.
+// For each sub-block: sum += (d * dx) * integers, and rest likewise with the second plane. `alone`, a constant, is false
+// only where p->count is NULL: the compiler then keeps nothing in memory for a second plane.
 LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row, size_t blocks, bool prefetch, size_t n,
-                                   lanes_planes *p, vf *out, vf *rest) {
+                                   bool alone, lanes_planes *p, vf *out, vf *rest) {
   const st_coding c = st_coding_of(form);
   vf sums[LANES_TILE], d, m;
   vi totals[LANES_TILE];
@@ -171,12 +172,12 @@ LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row,
 #pragma GCC unroll 8
   for (size_t t = 0; t < n; t++) sums[t] = vf_set(0);
 #pragma GCC unroll 8
-  for (size_t t = 0; t < n; t++) rest[t] = vf_set(0);
+  for (size_t t = 0; t < n && alone; t++) rest[t] = vf_set(0);
   for (size_t b = 0; b < blocks; b++, x += ST_STEP * n, scales += n) {
     if (prefetch) lanes_prefetch_step(form, s.codes);
     if (b % LANES_RUN == 0) {
       lanes_plane_starts(form, &p->first, b, blocks, n);
-      if (p->count) lanes_plane_starts(form, &p->rest, b, blocks, n);
+      if (alone && p->count) lanes_plane_starts(form, &p->rest, b, blocks, n);
     }
 #pragma GCC unroll 2
     for (int sub = 0; sub < c.subs; sub++) {
@@ -184,7 +185,7 @@ LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row,
       lanes_block_unpack(form, s.codes, sub, codes);
       lanes_block_dots(form, codes, x, n, sub, n, p->first.starts[sub] + b % LANES_RUN * n, totals);
       lanes_block_add(d, scales, totals, n, sums);
-      if (p->count) lanes_rest_block(form, p, b, sub, n, d, codes, rest);
+      if (alone && p->count) lanes_rest_block(form, p, b, sub, n, d, codes, rest);
       if (c.subs == 2) lanes_keep(n, sums);
     }
     lanes_advance(form, &s);
@@ -296,7 +297,10 @@ LANES_INLINE void lanes_block_tokens(st_form form, size_t n, lanes_block_job *j)
     p->rest.sums[1] = v->rest_half[1] + at;
     p->count = v->rest_count + list->count_at, p->token = v->rest_place + at;
   }
-  lanes_block_tile(form, j->w, j->row, v->blocks, !j->first, n, p, j->sums, j->rest);
+  if (n == LANES_TILE && !list)
+    lanes_block_tile(form, j->w, j->row, v->blocks, !j->first, n, false, p, j->sums, j->rest);
+  else
+    lanes_block_tile(form, j->w, j->row, v->blocks, !j->first, n, true, p, j->sums, j->rest);
   if (st_coding_of(form).minimums) lanes_block_minimums(form, j->w, j->row, v, j->first, n, j->minimums);
 }
 
@@ -483,7 +487,9 @@ LANES_INLINE void lanes_group_block(st_form form, lanes_block_tiles *tiles, lane
   for (j.first = begin; j.first < end; j.first += LANES_TILE) {
     size_t i = j.first - begin;
     j.sums = sums + i, j.rest = rest + i, j.minimums = minimums + i;
-    tiles(st_tile_tokens(end, j.first, LANES_TILE), &j);
+    size_t n = st_tile_tokens(end, j.first, LANES_TILE);
+    for (size_t t = 0; t < n; t++) __builtin_prefetch(out + (j.first + t) * stride + row, 1);
+    tiles(n, &j);
   }
   if (!alone) lanes_rest_chunk(form, w, row, v, input->tokens, begin, end, rest);
   for (size_t i = 0; i < end - begin; i++) {
