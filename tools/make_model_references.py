@@ -17,39 +17,11 @@ import struct
 
 import numpy as np
 
+from parity import load, save
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 GOLDEN = os.path.join(HERE, "..", "tests", "golden")
 OUT = os.path.join(GOLDEN, "numpy")
-KINDS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I8": "i1", "U8": "u1"}
-
-
-def load(path):
-    """A safetensors file as arrays; bfloat16 as float32."""
-    with open(path, "rb") as f:
-        data = f.read()
-    length = int.from_bytes(data[:8], "little")
-    tensors = {}
-    for name, t in json.loads(data[8 : 8 + length]).items():
-        if name == "__metadata__":
-            continue
-        begin, end = t["data_offsets"]
-        a = np.frombuffer(data[8 + length + begin : 8 + length + end], KINDS[t["dtype"]]).reshape(t["shape"])
-        tensors[name] = (a.astype(np.uint32) << 16).view(np.float32) if t["dtype"] == "BF16" else a
-    return tensors
-
-
-def save(path, tensors):
-    names = {"<f4": "F32", "<f2": "F16", "<i8": "I64", "|u1": "U8"}
-    header, at = {}, 0
-    for name, a in tensors.items():
-        header[name] = {"dtype": names[a.dtype.str], "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
-        at += a.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text)
-        for a in tensors.values():
-            f.write(np.ascontiguousarray(a).tobytes())
 
 
 # ---- the reference ---------------------------------------------------------------------------------------------------

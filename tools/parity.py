@@ -34,11 +34,11 @@ import numpy as np
 
 TEXT = ("In 1958 a computer was built in Moscow that counted in threes. Its digits were minus one, zero and one, so that "
         "numbers needed no sign, and rounding was cutting off. About fifty of them were made before production ended.")
-KINDS = {"F32": "<f4", "I64": "<i8"}
+KINDS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I8": "|i1", "U8": "|u1"}
 
 
 def load(path):
-    """The float32 and int64 tensors of a safetensors file."""
+    """A safetensors file as arrays; bfloat16 as float32."""
     with open(path, "rb") as f:
         data = f.read()
     length = int.from_bytes(data[:8], "little")
@@ -47,9 +47,10 @@ def load(path):
         if name == "__metadata__":
             continue
         if t["dtype"] not in KINDS:
-            sys.exit(f"{path}: {name}: expected F32 or I64, found {t['dtype']}")
+            sys.exit(f"{path}: {name}: expected one of {', '.join(KINDS)}, found {t['dtype']}")
         begin, end = t["data_offsets"]
-        tensors[name] = np.frombuffer(data[8 + length + begin : 8 + length + end], KINDS[t["dtype"]]).reshape(t["shape"])
+        a = np.frombuffer(data[8 + length + begin : 8 + length + end], KINDS[t["dtype"]]).reshape(t["shape"])
+        tensors[name] = (a.astype(np.uint32) << 16).view(np.float32) if t["dtype"] == "BF16" else a
     return tensors
 
 
@@ -60,6 +61,7 @@ def save(path, tensors):
         header[name] = {"dtype": kind, "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
         at += a.nbytes
     text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
     with open(path, "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text)
         for a in tensors.values():
