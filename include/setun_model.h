@@ -175,7 +175,7 @@ typedef struct setun_stream_stats {
   double read_s;           /* time with a read in progress */
   double waited_s;         /* time that passes waited for reads */
   double packed_s;         /* time for converting weights to the kernels' order */
-  double passes_s;         /* total time of passes; computing took passes_s - waited_s */
+  double passes_s;         /* total time of passes, a running one included; computing took passes_s - waited_s */
   const char *how;         /* such as "io_uring, O_DIRECT"; NULL: all weights are resident */
   uint64_t expert_hits;    /* experts that a pass needed in a layer: those in the cache, */
   uint64_t expert_misses;  /* and those that had to be read */

@@ -54,8 +54,8 @@ struct st_streamer {
   st_expert_cache *experts; // NULL: they are resident, or there are none
   pthread_mutex_t lock;     // locked during a pass
   int64_t maker;            // the process that owns the lock
-  double began;
-  pthread_mutex_t stats_lock; // protects the next two, which may be requested during a pass
+  pthread_mutex_t stats_lock; // protects the next three, which may be requested during a pass
+  double began;               // the current pass; 0: none
   st_streamer_stats stats;
   uint64_t measured; // bytes that st_streamer_measure read
   uint32_t acquired; // the current unit; UINT32_MAX: none
@@ -241,7 +241,9 @@ static void add_time(st_streamer *s, double *sum, double since) {
 static void begin(void *context, st_supply_part part, uint32_t heads) {
   st_streamer *s = context;
   pthread_mutex_lock(&s->lock);
+  pthread_mutex_lock(&s->stats_lock);
   s->began = seconds();
+  pthread_mutex_unlock(&s->stats_lock);
   s->acquired = UINT32_MAX;
   if (s->ring) st_stream_start(s->ring, part == ST_SUPPLY_HEAD, heads);
 }
@@ -249,7 +251,10 @@ static void begin(void *context, st_supply_part part, uint32_t heads) {
 static void end(void *context) {
   st_streamer *s = context;
   if (s->experts) st_expert_cache_end(s->experts);
-  add_time(s, &s->stats.passes_s, s->began);
+  pthread_mutex_lock(&s->stats_lock);
+  s->stats.passes_s += seconds() - s->began;
+  s->began = 0;
+  pthread_mutex_unlock(&s->stats_lock);
   pthread_mutex_unlock(&s->lock);
 }
 
@@ -321,6 +326,9 @@ st_streamer_stats st_streamer_get_stats(const st_streamer *s) {
     memcpy(stats.recall, experts.recall, sizeof stats.recall);
   }
   stats.read.bytes -= measured;
+  pthread_mutex_lock(lock); // last, so that passes have taken at least as long as they have waited
+  stats.passes_s = s->stats.passes_s + (s->began > 0 ? seconds() - s->began : 0);
+  pthread_mutex_unlock(lock);
   return stats;
 }
 

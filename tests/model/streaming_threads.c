@@ -49,7 +49,7 @@ static void *watch(void *user) {
   uint64_t before = 0;
   while (atomic_load(j->running)) {
     st_streamer_stats stats = st_streamer_get_stats(j->streamer);
-    if (stats.read.bytes < before) j->failed = true;
+    if (stats.read.bytes < before || stats.passes_s < stats.read.waited_s) j->failed = true;
     before = stats.read.bytes;
   }
   return NULL;
