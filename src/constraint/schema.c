@@ -78,7 +78,7 @@ static bool is_writable(const st_schema_emitter *e, size_t target, st_text key) 
 }
 
 // Refuses what a style cannot express. Properties whose keys it cannot write are left out where they are not required.
-static void check_style(st_schema_emitter *e, size_t target, const st_shape *shape, st_plan *p) {
+static void check_style(st_schema_emitter *e, size_t target, const st_shape *shape, st_shape_plan *p) {
   if (is_styled(e) && shape->type == ST_ARRAY && shape->as.array.unique)
     st_schema_refuse(&e->s, e->s.at, "uniqueItems", "in the model's format of calls");
   for (uint32_t i = 0; i < p->n_properties; i++) {
@@ -98,7 +98,7 @@ static void expand_target(st_schema_emitter *e, size_t i) {
   s->at = entry->kind == ST_EXPR_NODE ? entry->a : entry->node;
   const st_shapes *shapes = st_expr_expand(s, e->targets[i].of, false);
   if (!shapes) return;
-  st_plan **plans = st_schema_alloc(s, shapes->n + 1, sizeof *plans);
+  st_shape_plan **plans = st_schema_alloc(s, shapes->n + 1, sizeof *plans);
   st_node *scalars = st_schema_alloc(s, shapes->n + 1, sizeof *scalars);
   if (!plans || !scalars) return;
   for (uint32_t k = 0; k < shapes->n && !s->status; k++) {
@@ -107,7 +107,7 @@ static void expand_target(st_schema_emitter *e, size_t i) {
       scalars[k] = scalar(e, shape);
       continue;
     }
-    st_plan *p = plans[k] = st_schema_plan(s, shape);
+    st_shape_plan *p = plans[k] = st_schema_plan(s, shape);
     if (!p) return;
     check_style(e, i, shape, p);
     for (uint32_t m = 0; m < p->n_properties; m++) reach_choices(e, &p->properties[m].choices);
@@ -139,14 +139,14 @@ static bool choices_possible(const st_schema_emitter *e, const st_plan_choices *
   return possible;
 }
 
-static bool counters_possible(const st_plan *p, uint32_t counters) {
+static bool counters_possible(const st_shape_plan *p, uint32_t counters) {
   for (uint32_t i = 0; i < p->n_counters; i++) {
     if (p->counters[i].min > 0 && !(counters >> i & 1)) return false;
   }
   return true;
 }
 
-static bool array_possible(const st_schema_emitter *e, const st_array_shape *a, const st_plan *p) {
+static bool array_possible(const st_schema_emitter *e, const st_array_shape *a, const st_shape_plan *p) {
   uint32_t counters = 0;
   if (p->max < a->min) return false;
   for (uint32_t i = 0; i < p->n_prefix; i++) {
@@ -155,7 +155,7 @@ static bool array_possible(const st_schema_emitter *e, const st_array_shape *a, 
   return (choices_possible(e, &p->rest, &counters) || a->min <= p->n_prefix) && counters_possible(p, counters);
 }
 
-bool st_schema_object_possible(const st_schema_emitter *e, const st_object_shape *o, const st_plan *p) {
+bool st_schema_object_possible(const st_schema_emitter *e, const st_object_shape *o, const st_shape_plan *p) {
   uint32_t counters = 0, n = 0;
   bool more = false;
   for (uint32_t i = 0; i < p->n_properties; i++) {
@@ -224,7 +224,7 @@ static st_grammar_item make_item(st_schema_emitter *e, const st_plan_choices *c)
   return item;
 }
 
-static st_node make_array(st_schema_emitter *e, const st_array_shape *a, const st_plan *p) {
+static st_node make_array(st_schema_emitter *e, const st_array_shape *a, const st_shape_plan *p) {
   st_grammar_item *prefix = st_schema_alloc(&e->s, (size_t)p->n_prefix + 1, sizeof *prefix);
   if (!prefix) return ST_NODE_EMPTY;
   for (uint32_t i = 0; i < p->n_prefix; i++) prefix[i] = make_item(e, &p->prefix[i]);
@@ -239,7 +239,7 @@ static st_node make_array(st_schema_emitter *e, const st_array_shape *a, const s
                                                          .bare = is_styled(e)});
 }
 
-static st_node make_object(st_schema_emitter *e, const st_object_shape *o, const st_plan *p) {
+static st_node make_object(st_schema_emitter *e, const st_object_shape *o, const st_shape_plan *p) {
   st_property *properties = st_schema_alloc(&e->s, (size_t)p->n_properties + 1, sizeof *properties);
   st_key_class *classes = st_schema_alloc(&e->s, (size_t)p->n_classes + 1, sizeof *classes);
   if (!properties || !classes) return ST_NODE_EMPTY;
@@ -270,7 +270,7 @@ static st_node make_object(st_schema_emitter *e, const st_object_shape *o, const
 
 st_node st_schema_shape_node(st_schema_emitter *e, const st_schema_target *t, uint32_t shape) {
   const st_shape *of = t->shapes->items[shape];
-  const st_plan *p = t->plans[shape];
+  const st_shape_plan *p = t->plans[shape];
   switch (of->type) {
   case ST_ARRAY: return array_possible(e, &of->as.array, p) ? make_array(e, &of->as.array, p) : ST_NODE_EMPTY;
   case ST_OBJECT:

@@ -9,7 +9,7 @@
 typedef struct st_schema_target {
   st_expr of;
   const st_shapes *shapes;
-  st_plan **plans;  // of each shape; NULL for scalars
+  st_shape_plan **plans;  // of each shape; NULL for scalars
   st_node *scalars; // for each shape; ST_NODE_EMPTY if there is none
   bool possible;    // a finite text matches
   st_rule rule;
@@ -25,7 +25,7 @@ typedef struct st_schema_emitter {
 } st_schema_emitter;
 
 st_schema_target *st_schema_target_of(const st_schema_emitter *e, st_expr of);
-bool st_schema_object_possible(const st_schema_emitter *e, const st_object_shape *o, const st_plan *p);
+bool st_schema_object_possible(const st_schema_emitter *e, const st_object_shape *o, const st_shape_plan *p);
 // A node that matches the values of one shape of a target; ST_NODE_EMPTY: no finite text does.
 st_node st_schema_shape_node(st_schema_emitter *e, const st_schema_target *t, uint32_t shape);
 // The texts of a shape of strings, in UTF-8.

@@ -38,7 +38,7 @@ static void add_before(st_grammar *g, const counts *c, st_node member, bool requ
   }
 }
 
-static st_node object_node(st_schema_emitter *e, const st_object_shape *o, const st_plan *p) {
+static st_node object_node(st_schema_emitter *e, const st_object_shape *o, const st_shape_plan *p) {
   counts c = {.last = o->min, .bounded = o->max < p->n_properties};
   if (c.bounded) c.last = o->max;
   if (p->n_dependencies || p->n_counters) {

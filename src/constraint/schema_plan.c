@@ -10,7 +10,7 @@ typedef struct {
   bool exact;
 } counted;
 
-static uint32_t add_counter(st_schema *s, st_plan *p, uint32_t min, uint32_t max) {
+static uint32_t add_counter(st_schema *s, st_shape_plan *p, uint32_t min, uint32_t max) {
   if (p->n_counters == ST_COUNTERS_MOST) {
     st_schema_fail(s, SETUN_ERROR_LIMIT, s->at, NULL, "more than %d counts of items or members at once",
                    ST_COUNTERS_MOST);
@@ -59,7 +59,7 @@ static st_plan_choices item_choices(st_schema *s, const st_array_shape *a, const
   return choices_of(s, i < a->n_prefix ? a->prefix[i] : a->rest, here, n);
 }
 
-static void plan_array(st_schema *s, const st_array_shape *a, st_plan *p) {
+static void plan_array(st_schema *s, const st_array_shape *a, st_shape_plan *p) {
   counted *counts = st_schema_alloc(s, a->n_contains + 1, sizeof *counts);
   if (!counts) return;
   p->max = st_array_most(s, a);
@@ -85,7 +85,7 @@ typedef struct bound {
 typedef struct {
   st_schema *s;
   const st_object_shape *o;
-  st_plan *p;
+  st_shape_plan *p;
   st_map *names; // a key -> its property
   bound **bounds;
   counted *counts; // of o->some
@@ -230,7 +230,7 @@ static void split_classes(object_plan *x, uint32_t pattern, uint32_t matched, st
   split_classes(x, pattern + 1, matched, st_term_and2(t, keys, st_term_other_text(t, one, ST_JSON)));
 }
 
-static void plan_object(st_schema *s, const st_object_shape *o, st_plan *p) {
+static void plan_object(st_schema *s, const st_object_shape *o, st_shape_plan *p) {
   object_plan x = {.s = s, .o = o, .p = p};
   size_t n = count_names(o);
   p->properties = st_schema_alloc(s, n + 1, sizeof *p->properties);
@@ -249,8 +249,8 @@ static void plan_object(st_schema *s, const st_object_shape *o, st_plan *p) {
   st_map_free(x.names);
 }
 
-st_plan *st_schema_plan(st_schema *s, const st_shape *shape) {
-  st_plan *p = st_schema_alloc(s, 1, sizeof *p);
+st_shape_plan *st_schema_plan(st_schema *s, const st_shape *shape) {
+  st_shape_plan *p = st_schema_alloc(s, 1, sizeof *p);
   if (!p) return NULL;
   if (shape->type == ST_ARRAY) {
     plan_array(s, &shape->as.array, p);

@@ -40,9 +40,9 @@ typedef struct {
   // arrays
   uint32_t n_prefix, max; // max: no array has more items
   st_plan_choices *prefix, rest;
-} st_plan;
+} st_shape_plan;
 
 // The plan of an array's or object's shape; NULL on failure.
-st_plan *st_schema_plan(st_schema *s, const st_shape *shape);
+st_shape_plan *st_schema_plan(st_schema *s, const st_shape *shape);
 
 #endif

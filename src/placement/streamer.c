@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "placement/streamer.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "placement/copy.h"
@@ -10,7 +11,6 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
 // A matrix with borrowed codes.
 typedef struct streamed {
@@ -60,12 +60,6 @@ struct st_streamer {
   uint64_t measured; // bytes that st_streamer_measure read
   uint32_t acquired; // the current unit; UINT32_MAX: none
 };
-
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 // ---- making -------------------------------------------------------------------------------------------------------
 
@@ -232,7 +226,7 @@ void st_streamer_free(st_streamer *s) {
 // ---- passes -------------------------------------------------------------------------------------------------------
 
 static void add_time(st_streamer *s, double *sum, double since) {
-  double elapsed = seconds() - since;
+  double elapsed = st_clock_seconds() - since;
   pthread_mutex_lock(&s->stats_lock);
   *sum += elapsed;
   pthread_mutex_unlock(&s->stats_lock);
@@ -242,7 +236,7 @@ static void begin(void *context, st_supply_part part, uint32_t heads) {
   st_streamer *s = context;
   pthread_mutex_lock(&s->lock);
   pthread_mutex_lock(&s->stats_lock);
-  s->began = seconds();
+  s->began = st_clock_seconds();
   pthread_mutex_unlock(&s->stats_lock);
   s->acquired = UINT32_MAX;
   if (s->ring) st_stream_start(s->ring, part == ST_SUPPLY_HEAD, heads);
@@ -252,7 +246,7 @@ static void end(void *context) {
   st_streamer *s = context;
   if (s->experts) st_expert_cache_end(s->experts);
   pthread_mutex_lock(&s->stats_lock);
-  s->stats.passes_s += seconds() - s->began;
+  s->stats.passes_s += st_clock_seconds() - s->began;
   s->began = 0;
   pthread_mutex_unlock(&s->stats_lock);
   pthread_mutex_unlock(&s->lock);
@@ -262,7 +256,7 @@ static void end(void *context) {
 static setun_status pack(st_streamer *s, const layer_unit *u, setun_error *err) {
   const st_backend *b = s->model->backend;
   setun_status status = SETUN_OK;
-  double start = seconds();
+  double start = st_clock_seconds();
   s->view.ranges = u->ranges;
   s->view.pointers = s->pointers;
   s->view.n_ranges = u->n_ranges;
@@ -327,7 +321,7 @@ st_streamer_stats st_streamer_get_stats(const st_streamer *s) {
   }
   stats.read.bytes -= measured;
   pthread_mutex_lock(lock); // last, so that passes have taken at least as long as they have waited
-  stats.passes_s = s->stats.passes_s + (s->began > 0 ? seconds() - s->began : 0);
+  stats.passes_s = s->stats.passes_s + (s->began > 0 ? st_clock_seconds() - s->began : 0);
   pthread_mutex_unlock(lock);
   return stats;
 }
@@ -414,10 +408,10 @@ setun_status st_streamer_measure(st_streamer *s, uint64_t total_bytes, double *b
   if (!s->ring && !s->experts) return st_fail(err, SETUN_ERROR_STATE, "nothing is streamed");
   uint64_t read = 0;
   pthread_mutex_lock(&s->lock);
-  double start = seconds();
+  double start = st_clock_seconds();
   setun_status status =
       s->experts ? st_expert_cache_measure(s->experts, total_bytes, &read, err) : read_ring(s, total_bytes, &read, err);
-  *bytes_per_s = (double)read / (seconds() - start);
+  *bytes_per_s = (double)read / (st_clock_seconds() - start);
   pthread_mutex_lock(&s->stats_lock);
   s->measured += read;
   pthread_mutex_unlock(&s->stats_lock);
