@@ -9,9 +9,9 @@
 typedef struct st_schema_target {
   st_expr of;
   const st_shapes *shapes;
-  st_shape_plan **plans;  // of each shape; NULL for scalars
-  st_node *scalars; // for each shape; ST_NODE_EMPTY if there is none
-  bool possible;    // a finite text matches
+  st_shape_plan **plans; // of each shape; NULL for scalars
+  st_node *scalars;      // for each shape; ST_NODE_EMPTY if there is none
+  bool possible;         // a finite text matches
   st_rule rule;
 } st_schema_target;
 

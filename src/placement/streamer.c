@@ -51,9 +51,9 @@ struct st_streamer {
   uint8_t *packed;
   size_t packed_bytes;
   const uint8_t **pointers;
-  st_expert_cache *experts; // NULL: they are resident, or there are none
-  pthread_mutex_t lock;     // locked during a pass
-  int64_t maker;            // the process that owns the lock
+  st_expert_cache *experts;   // NULL: they are resident, or there are none
+  pthread_mutex_t lock;       // locked during a pass
+  int64_t maker;              // the process that owns the lock
   pthread_mutex_t stats_lock; // protects the next three, which may be requested during a pass
   double began;               // the current pass; 0: none
   st_streamer_stats stats;

@@ -158,8 +158,8 @@ LANES_INLINE void lanes_rest_block(st_form form, const lanes_planes *p, size_t b
   }
 }
 
-// For each sub-block: sum += (d * dx) * integers, and rest likewise with the second plane. `alone`, a constant, is false
-// only where p->count is NULL: the compiler then keeps nothing in memory for a second plane.
+// For each sub-block: sum += (d * dx) * integers, and rest likewise with the second plane. `alone`, a constant, is
+// false only where p->count is NULL: the compiler then keeps nothing in memory for a second plane.
 LANES_INLINE void lanes_block_tile(st_form form, const st_matrix *w, size_t row, size_t blocks, bool prefetch, size_t n,
                                    bool alone, lanes_planes *p, vf *out, vf *rest) {
   const st_coding c = st_coding_of(form);
