@@ -180,6 +180,8 @@ class LayoutTest(unittest.TestCase):
                                  ("tests/kernel/common/a.c", "int a = ST_ATTN_Q;\n", None),
                                  ("src/kernel/a.c", 'const char *a = "avx2";\n', "instruction set"),
                                  ("apps/setun/a.c", 'const char *a = "avx2";\n', "instruction set"),
+                                 ("apps/setun/a.c", 'const char *a = "scalar";\n', "instruction set"),
+                                 ("tests/unit/a.c", 'const char *a = "scalar";\n', None),
                                  ("src/api/a.c", "void *a = &st_spec_llama;\n", "family"),
                                  ("apps/setun/a.c", 'const char *a = "llama";\n', "family"),
                                  ("src/api/a.c", 'const char *a = "LlamaForCausalLM";\n', "family"),
