@@ -6,8 +6,8 @@ usage: bench/tokenizer.py PROGRAM TOKENIZER...
 PROGRAM is build/tests/tokenizer_speed. Mixed text: 10 MB of this repository's documents and sources and the strings of
 tests/tok, in many scripts. Prints for each tokenizer a Markdown row: seconds to load, MB/s of mixed text, and how many
 times slower the slowest megabyte of one character is, and the slowest of random characters, with their names. The mixed
-text repeats its lines in another order, which the cache of words likes; the ratios are the harder for it. With the PyPI package tokenizers and a tokenizer.json its MB/s on
-the same text comes last.
+text repeats its lines in another order, which suits the cache of words: the ratios would be smaller for a text without
+repetitions. With the PyPI package tokenizers and a tokenizer.json its MB/s on the same text comes last.
 """
 import glob
 import json

@@ -433,7 +433,7 @@ def zero_points(out):
             out[key + ".bytes"] = np.concatenate([d.view(np.uint8).reshape(n, 2),
                                                   ((zero - signed) & 255).astype(np.uint8)[:, None], packed], axis=1)
             wide, code, z = d.astype(np.float32)[:, None], codes - signed, (signed - zero)[:, None]
-            out[key + ".values"] = wide * code.astype(np.float32) + wide * z.astype(np.float32)  # exact but for a zero's sign
+            out[key + ".values"] = wide * code.astype(np.float32) + wide * z.astype(np.float32)  # exact except for a zero's sign
 
 
 def two_of_four(out):

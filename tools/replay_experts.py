@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Replays a routing trace (`setun run MODEL --trace FILE`) against caches of experts of any capacity.
 
-Rules: lru, the expert that was used longest ago goes first; lfu, the one that the fewest tokens went to; score, the one
-with the lowest score = 0.999 score + 0.001 selected, for each token; setun, whichever of lru and score had more hits of
-late, as src/placement/expert_policy.c decides; belady, the one that is wanted again last, which no rule without knowledge
-of what comes can be better than. What a layer wants in one pass stays until it was computed.
+Rules, by the expert that they replace: lru, the one that was used longest ago; lfu, the one that the fewest tokens used;
+score, the one with the lowest score = 0.999 score + 0.001 selected, for each token; setun, that of lru or score, whichever
+had more hits recently, as src/placement/expert_policy.c decides; belady, the one that is needed again last, which no rule
+that does not know the future can surpass. What a layer needs in one pass stays until it has been computed.
 
 Prints the exponent s of the experts' use by rank, with which it fits Zipf's law best, and the hit rate of each rule by
 capacity; --svg draws them, --json prints them for programs."""

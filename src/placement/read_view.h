@@ -7,7 +7,7 @@
 #include "source/stream.h"
 
 typedef struct st_read_view {
-  st_directory directory; // the one that was opened, but for its files
+  st_directory directory; // the opened one, except for its files
   // The ranges in memory: range i is at pointers[i]. The caller sets them before reading, and sets the count to 0 when
   // they are no longer valid.
   const st_stream_range *ranges;

@@ -79,7 +79,7 @@ typedef struct st_code_layout {
   uint8_t rows; // 16 whole rows are contiguous only where a tensor's rows are a multiple of this; 0: always
 } st_code_layout;
 
-// Blocks that Hugging Face directories keep in two tensors: bytes of codes, as many as the block has but for the first,
+// Blocks that Hugging Face directories keep in two tensors: bytes of codes, as many as the block has except the first,
 // and a byte of scale, which is the block's first.
 typedef struct st_hf_blocks {
   const char *method; // quant_method of config.json

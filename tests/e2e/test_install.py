@@ -271,5 +271,5 @@ class InstallTest(Case):
 
 if __name__ == "__main__":
     if not os.path.exists(os.path.join(BUILD, "CMakeCache.txt")):
-        raise SystemExit(f"{BUILD} is no build folder; SETUN_BUILD names it")
+        raise SystemExit(f"{BUILD} is not a build folder; SETUN_BUILD names it")
     main()

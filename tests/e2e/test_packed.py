@@ -272,7 +272,7 @@ class PackedTest(FolderCase):
                    mentions=["setun-tales-7m", "vocabulary of 320"])
 
     def test_to_gguf(self):
-        """Exactly as floats; kept with the bits that they have, but for columns in another order."""
+        """Exactly as floats; kept with the same number of bits, except for columns in another order."""
         for ordered in (False, True):
             order = random.Random(3) if ordered else None
             packed, plain = self.both(f"gguf{ordered}", gptq_config(4), lambda m, r: gptq(m, r, 4, False, 1, order))

@@ -172,7 +172,7 @@ class PullCase(Case):
         return r.stdout.decode().rstrip("\n"), text
 
     def tree(self):
-        """All files below the store, but for locks."""
+        """All files below the store, except locks."""
         return sorted(os.path.relpath(os.path.join(folder, name), self.models) for folder, _, names in os.walk(self.models)
                       for name in names if name != ".lock")
 

@@ -113,7 +113,7 @@ class RequestTest(ToolCase):
 
 
 def short(most=5):
-    """Arguments that end soon, whatever the model likes."""
+    """Arguments that end soon, whatever the model prefers."""
     return {"type": "object", "properties": {"city": {"type": "string", "maxLength": most}, "days": {"type": "integer", "minimum": 1, "maximum": 14}},
             "required": ["city", "days"], "additionalProperties": False}
 

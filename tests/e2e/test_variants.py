@@ -63,7 +63,7 @@ class VariantTest(Case):
             expected = self.logits(folder, plain)
             self.assertNotEqual(expected, self.logits(folder, LATENT))  # squared ReLU there
             self.assertTrue(self.logits(folder, renamed) == expected)
-            # Converted, it is ternary and still the same model, but for the order in which Llama's GGUF files turn pairs.
+            # Converted, it is ternary and still the same model, except for the order in which Llama's GGUF files turn pairs.
             target = os.path.join(folder, "1bitllm.gguf")
             self.good("convert", renamed, "--to", "t2", "-o", target)
             self.assertLess(max(abs(a - b) for a, b in zip(self.logits(folder, target), expected)), 1e-3)

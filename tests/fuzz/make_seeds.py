@@ -141,7 +141,7 @@ def constraints():
 
 
 def small_model(architecture, keys=(), tensors=()):
-    """A GGUF model of one block, 32 wide, whose weights are zero but for the embedding's."""
+    """A GGUF model of one block, 32 wide, whose weights are zero except the embedding's."""
     ones, some = struct.pack("<32f", *[1] * 32), struct.pack("<32f", *[i / 32 - 0.5 for i in range(32)])
     matrix = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
     all_tensors = [("token_embd.weight", (32, 4), 0, some * 4), ("output_norm.weight", (32,), 0, ones),

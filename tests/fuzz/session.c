@@ -40,7 +40,7 @@ static void use(setun_session *s, const uint8_t *file, size_t size) {
   char again[128], *text = NULL;
   size_t length = 0;
   setun_token id = 5;
-  // saved again, it is the same file, but for one of an older version
+  // saved again, it is the same file, unless it was of an older version
   snprintf(again, sizeof again, "%s/again", fuzz_folder());
   if (setun_session_save(s, again, NULL) != SETUN_OK || st_file_load(again, 1 << 20, &text, &length, NULL) != SETUN_OK)
     abort();

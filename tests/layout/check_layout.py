@@ -5,7 +5,7 @@ usage: check_layout.py ROOT
 
 Rules: where files may lie; which folder may include which (an arrow goes one way only), and which of its headers; what
 library code never does (end the process, print, read the environment, allocate without base); instruction sets stay out
-of src/model; what has a table (formats, roles, forms, instruction sets, families) is named nowhere else, and the order
+of src/model; what has a table (formats, roles, forms, instruction sets, families) is not named elsewhere, and the order
 of its rows is not compared; no function is there for tests alone, and what one file alone calls is static; no two types of
 the library have one name; no file beyond 800 lines. Exit status 1, and one line a fault, when a rule is broken.
 """
@@ -27,7 +27,7 @@ TEST_FOLDERS = ("unit", "kernel", "model", "quant", "sampler", "tok", "chat",
                 "golden", "badfiles", "fuzz", "e2e", "layout", "support", "constraint")
 APPS = ("setun", "server")
 
-# What each folder of src/ may include beside itself; what that one may include comes with it. "backend" stands for the
+# What each folder of src/ may include beside itself; what that one may include comes with it. "backend" means the
 # headers that lie directly in src/backend.
 ARROWS = {
     "api": ("runtime", "convert", "quantize", "synthetic"),

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka wants the headers above first
+// cmocka needs the headers above first
 #include <setjmp.h>
 #include <cmocka.h>
 

@@ -135,7 +135,7 @@ static void files(void **state) {
     assert_memory_equal(a, b, sizeof a);
     size_t count = 0;
     assert_int_equal(setun_tokenize(m, "the\nend \xC3\xA9", 10, 0, NULL, 0, &count, NULL), SETUN_OK);
-    assert_int_equal(count, 9); // bytes, but for "th"
+    assert_int_equal(count, 9); // bytes, except "th"
     setun_model_free(m);
     setun_model_free(made);
     free(bytes[0]);

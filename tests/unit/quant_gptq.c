@@ -159,7 +159,7 @@ static void test_formats(void **state) {
   free(x);
 }
 
-// Inputs that are always 0, and all of them: the weights are rounded. Inputs that are no numbers are refused.
+// Inputs that are always 0, and all of them: the weights are rounded. Inputs that are not finite are refused.
 static void test_inputs(void **state) {
   (void)state;
   enum { N = 32 };

@@ -99,7 +99,7 @@ static const lanes_coded *lanes_coded_of(st_form form) {
   return &all[form];
 }
 
-// Tokens [begin, end), whole tiles but for the input's last. `coded` is NULL for forms of floats.
+// Tokens [begin, end), whole tiles except for the input's last. `coded` is NULL for forms of floats.
 LANES_INLINE void lanes_float_group(st_form form, const lanes_coded *coded, const st_matrix *w, const st_input *input,
                                     const st_view *v, size_t row, size_t last, size_t begin, size_t end, float *out,
                                     size_t stride) {

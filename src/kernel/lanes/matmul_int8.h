@@ -444,7 +444,7 @@ LANES_INLINE void lanes_token_tile(st_form form, const st_matrix *w, size_t row,
     lanes_token_rows(form, w, row, v, first, n, out);
 }
 
-// By token: tokens [begin, end), whole tiles but for the input's last, with one group of rows.
+// By token: tokens [begin, end), whole tiles except for the input's last, with one group of rows.
 LANES_INLINE void lanes_group_token(st_form form, const st_matrix *w, const st_view *v, size_t row, size_t last,
                                     size_t begin, size_t end, float *out, size_t stride) {
   for (size_t t = begin; t < end; t += LANES_TILE) {

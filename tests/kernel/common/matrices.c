@@ -89,7 +89,7 @@ static void make_blocks(st_format_id id, size_t columns, mode how, size_t chosen
   }
 }
 
-// The same for the other formats of blocks: any bytes, but for the scales, and their meaning as the format decodes it,
+// The same for the other formats of blocks: any bytes except the scales, and their meaning as the format decodes it,
 // which tests/unit/quant_values.c compares with others' decoders. One element: d is 0, the minimum's scale 1. Returns
 // the largest d.
 static float make_format_blocks(st_format f, size_t columns, mode how, uint8_t *bytes, float *dense) {
