@@ -77,11 +77,27 @@ static uint64_t copying(const st_loader *l, const st_weight *w, const st_format 
   return (uint64_t)l->threads * st_copy_bytes(&copy);
 }
 
+// An embedding's rows are looked up; all other matrices, and an embedding that is the head too, are multiplied.
+static setun_status check_supported(const st_loader *l, size_t index, const st_matrix_desc *desc) {
+  const st_backend *b = l->m->backend;
+  const st_bound *bound = &l->weights->items[index];
+  bool looked_up = st_role_get(bound->role)->kind == ST_KIND_EMBEDDING;
+  const char *lacking = NULL;
+  if (looked_up && !b->supports(l->m->device, desc, ST_OP_EMBED)) lacking = "whose rows can be looked up";
+  if ((!looked_up || index == l->weights->head) && !b->supports(l->m->device, desc, ST_OP_LINEAR)) {
+    lacking = "that can be multiplied";
+  }
+  if (!lacking) return SETUN_OK;
+  return st_fail(l->err, SETUN_ERROR_UNSUPPORTED, "%s: expected a format %s on this device (%s), found %s",
+                 bound->weight.name, lacking, b->device_isa(l->m->device), desc->format->name);
+}
+
 // A matrix, or a piece of one whose bytes begin at `offset` of the tensor.
 static setun_status add_item(st_loader *l, size_t index, const st_weight *w, st_memory_item *item) {
   const st_backend *b = l->m->backend;
   st_placing how = st_placing_of(l, &l->weights->items[index]);
   st_matrix_desc desc = st_placing_desc(&how, w, ST_OWNED);
+  if (check_supported(l, index, &desc) != SETUN_OK) return SETUN_ERROR_UNSUPPORTED;
   st_matrix_info size = b->matrix_info(l->m->device, &desc);
   bool whole_units = item->bytes[0] == size.codes && w->first_row % size.row_unit == 0;
   bool in_place = item->bytes[0] ? whole_units || item->expert < 0 : !w->first_row;

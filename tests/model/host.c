@@ -231,6 +231,37 @@ static void windows(void **state) {
   apart.rope = by_host;
 }
 
+static st_operation lacking;
+
+static bool lacks_operation(const st_device *device, const st_matrix_desc *desc, st_operation operation) {
+  (void)device, (void)desc;
+  return operation != lacking;
+}
+
+// A matrix that the device has no operation for is refused by name, before anything is loaded.
+static void unsupported(void **state) {
+  (void)state;
+  static const struct {
+    st_operation operation;
+    const char *name, *lacks;
+  } cases[] = {{ST_OP_EMBED, "model.embed_tokens", "a format whose rows can be looked up"},
+               {ST_OP_LINEAR, "self_attn.q_proj", "a format that can be multiplied"}};
+  st_placement_options options = {.backend = &apart, .threads = 2, .context_size = st_context_size_of};
+  bool (*supports)(const st_device *, const st_matrix_desc *, st_operation) = apart.supports;
+  apart.supports = lacks_operation;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    st_directory *d = NULL;
+    st_placement *p = NULL;
+    setun_error err = {SETUN_OK, ""};
+    lacking = cases[i].operation;
+    assert_int_equal(st_directory_open(GOLDEN "hf/llama3", &(st_open_options){0}, &d, &err), SETUN_OK);
+    assert_int_equal(st_placement_load(d, &options, &p, &err), SETUN_ERROR_UNSUPPORTED);
+    if (p || !strstr(err.message, cases[i].name) || !strstr(err.message, cases[i].lacks)) fail_msg("%s", err.message);
+    st_directory_free(d);
+  }
+  apart.supports = supports;
+}
+
 // Whichever copy fails, the evaluation fails with its error, and the next one is right.
 static void faults(void **state) {
   (void)state;
@@ -265,6 +296,6 @@ static void faults(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(complete), cmocka_unit_test(bits), cmocka_unit_test(windows),
-                                     cmocka_unit_test(faults)};
+                                     cmocka_unit_test(unsupported), cmocka_unit_test(faults)};
   return cmocka_run_group_tests(tests, prepare, NULL);
 }

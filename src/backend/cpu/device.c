@@ -120,12 +120,8 @@ bool st_cpu_supports(const st_device *d, const st_matrix_desc *desc, st_operatio
                                   : d->kernels.matmul[form][activation_for(desc)] != NULL;
 }
 
-static setun_status check_matrix(const st_device *d, const st_matrix_desc *desc, setun_error *err) {
+static setun_status check_matrix(const st_matrix_desc *desc, setun_error *err) {
   st_shape shape = desc->shape;
-  if (!st_cpu_supports(d, desc, ST_OP_LINEAR)) {
-    return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s kernels: no product for %s weights with this kind of activations",
-                   d->kernels.name, desc->format->name);
-  }
   if (shape.rows > SIZE_MAX / 2 || shape.columns > SIZE_MAX / 32) {
     return st_fail(err, SETUN_ERROR_FORMAT, "a matrix of %llu x %llu is too large", (unsigned long long)shape.rows,
                    (unsigned long long)shape.columns);
@@ -177,7 +173,7 @@ static st_form written_form(const st_device *d, const st_matrix_desc *desc) {
 }
 
 setun_status st_cpu_matrix_new(st_device *d, const st_matrix_desc *desc, st_dmatrix **matrix, setun_error *err) {
-  setun_status s = check_matrix(d, desc, err);
+  setun_status s = check_matrix(desc, err);
   if (s != SETUN_OK) return s;
   const st_format *format = desc->format;
   st_form form = written_form(d, desc);
