@@ -202,6 +202,13 @@ typedef struct st_columns {
   uint32_t from, from_step, to, to_step, n, count;
 } st_columns;
 
+// What a device did for an operation: how often it began one, how often it waited for others before, and the bytes that
+// it read and wrote, of each buffer once.
+typedef struct st_op_counts {
+  const char *name;
+  uint64_t dispatches, barriers, read, written;
+} st_op_counts;
+
 typedef struct st_delta_args {
   uint32_t layer;         // index among the recurrent layers
   st_array *mixed;        // [n, channels] convolved queries, keys and values; changed
@@ -342,6 +349,12 @@ struct st_backend {
   setun_status (*finish)(st_queue *queue, setun_error *err);
   // The same, then copies `n` floats from the beginning of token `token` on, continuing with the next tokens.
   setun_status (*read)(st_queue *queue, const st_array *array, uint32_t token, size_t n, float *out, setun_error *err);
+  // Waits; then ids[t] is the index of the largest of the first `width` numbers of token t, the first of equal ones, or -1
+  // where one of them is not finite; for n tokens. Optional.
+  setun_status (*argmax)(st_queue *queue, const st_array *array, uint32_t n, uint32_t width, int32_t *ids,
+                         setun_error *err);
+  // Optional (absent: nothing is counted): what the queue did since it was made, by index; false past the last.
+  bool (*counted)(const st_queue *queue, size_t index, st_op_counts *counts);
   // Copies `n` floats to token `token`, continuing with the next ones.
   setun_status (*write)(st_queue *queue, st_array *array, uint32_t token, size_t n, const float *in, setun_error *err);
 };

@@ -3,6 +3,9 @@
 
 #include "base/memory.h"
 
+#include <float.h>
+#include <math.h>
+
 extern const st_backend st_backend_cpu; // not from the registry, which completes its rows with these
 static const st_backend *const cpu = &st_backend_cpu;
 
@@ -270,6 +273,32 @@ static void copy_columns(st_queue *q, const st_array *x, uint32_t n, const st_co
   to_device(q, dst, n);
 }
 
+int32_t st_host_largest(const float *x, uint32_t n) {
+  uint32_t best = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    if (!(fabsf(x[i]) <= FLT_MAX)) return -1;
+    if (x[i] > x[best]) best = i;
+  }
+  return (int32_t)best;
+}
+
+static setun_status argmax(st_queue *q, const st_array *x, uint32_t n, uint32_t width, int32_t *ids, setun_error *err) {
+  const st_host_queue *h = queue_of(q);
+  setun_status s = SETUN_OK;
+  for (uint32_t t = 0; t < n && s == SETUN_OK; t++) {
+    float *row = st_malloc(width, sizeof *row);
+    s = row ? h->backend->read(q, x, t, width, row, err) : st_fail_memory(err, "logits");
+    if (s == SETUN_OK) ids[t] = st_host_largest(row, width);
+    st_free(row);
+  }
+  return s;
+}
+
+static bool counted(const st_queue *queue, size_t index, st_op_counts *counts) {
+  (void)queue, (void)index, (void)counts;
+  return false;
+}
+
 // ---- missing functions ----------------------------------------------------------------------------------------------
 
 static const char *available(void) {
@@ -363,4 +392,6 @@ void st_host_complete(st_backend *b) {
   if (!b->scatter_add) b->scatter_add = scatter_add;
   if (!b->clear) b->clear = clear;
   if (!b->add) b->add = add;
+  if (!b->argmax) b->argmax = argmax;
+  if (!b->counted) b->counted = counted;
 }

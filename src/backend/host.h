@@ -40,6 +40,9 @@ void st_host_queue_close(st_host_queue *queue);
 setun_status st_host_array_open(st_host_array *array, st_queue *queue, size_t tokens, size_t width, setun_error *err);
 void st_host_array_close(st_host_array *array);
 
+// The index of the largest number, see st_backend.argmax.
+int32_t st_host_largest(const float *x, uint32_t n);
+
 // Returns the error of a failed copy, once; `finish` and `read` call it first.
 setun_status st_host_finish(st_queue *queue, setun_error *err);
 

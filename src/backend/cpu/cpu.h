@@ -95,6 +95,8 @@ uint64_t st_cpu_cache_size(const st_device *device, const st_cache_shape *shape,
 uint64_t st_cpu_cache_page_size(const st_cache_shape *shape);
 setun_status st_cpu_array_new(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
 void st_cpu_array_free(st_array *array);
+setun_status st_cpu_argmax(st_queue *queue, const st_array *array, uint32_t n, uint32_t width, int32_t *ids,
+                           setun_error *err);
 setun_status st_cpu_cache_new(st_queue *queue, const st_cache_shape *shape, st_cache **cache, setun_error *err);
 void st_cpu_cache_free(st_cache *cache);
 

@@ -780,5 +780,6 @@ const st_backend st_backend_cpu = {
     .add = add,
     .finish = finish,
     .read = read_array,
+    .argmax = st_cpu_argmax,
     .write = write_array,
 };

@@ -1,6 +1,8 @@
 // A session's threads and memory: activations, the products' inputs, and the KV cache.
 #include "backend/cpu/cpu.h"
 
+#include "backend/host.h"
+
 #include "base/memory.h"
 
 _Static_assert((size_t)ST_ACT_COUNT <= sizeof((st_workload *)0)->most / sizeof(uint64_t), "kinds of inputs");
@@ -132,4 +134,12 @@ void st_cpu_cache_free(st_cache *c) {
   if (!c) return;
   st_pages_free(c->data, c->shape.n_pages * c->page_bytes);
   st_free(c);
+}
+
+// ---- the largest number -------------------------------------------------------------------------------------------
+
+setun_status st_cpu_argmax(st_queue *q, const st_array *x, uint32_t n, uint32_t width, int32_t *ids, setun_error *err) {
+  (void)q, (void)err;
+  for (uint32_t t = 0; t < n; t++) ids[t] = st_host_largest(x->data + t * x->width, width);
+  return SETUN_OK;
 }

@@ -1,4 +1,5 @@
-// The KV cache and attention: the keys that each token sees are computed here, and uploaded as lists.
+// The KV cache and attention: the keys that each token sees are computed here, and uploaded as lists. The layout of pages
+// is in shaders/cache.glsl.
 #include "backend/vulkan/device.h"
 
 #include "base/memory.h"
@@ -9,29 +10,43 @@ enum { LOCAL = 64 };
 
 // ---- the cache ----------------------------------------------------------------------------------------------------
 
-// Bytes of the numbers that the device stores: half precision, two a word, or float32.
-static const uint32_t number_bytes[] = {[SETUN_KV_F16] = 2, [SETUN_KV_F32] = 4};
-
 const char *st_vk_cache_format_name(setun_kv_type type) {
-  return (size_t)type < sizeof number_bytes / sizeof *number_bytes ? st_backend_at(0)->cache_format_name(type) : NULL;
+  return st_backend_at(0)->cache_format_name(type);
 }
 
 size_t st_vk_cache_row_size(setun_kv_type type, bool keys, uint32_t head_dim) {
-  (void)keys;
-  return (size_t)head_dim * number_bytes[type];
+  return st_backend_at(0)->cache_row_size(type, keys, head_dim);
 }
 
-// Words of a position.
-static uint32_t words_of(setun_kv_type type, uint32_t head_dim) {
-  return (uint32_t)(st_vk_cache_row_size(type, true, head_dim) + 3) / 4;
+// How many bits of a word a number takes, and keys' high bits of their own.
+static uint32_t low_bits(setun_kv_type type) {
+  static const uint32_t bits[] = {[SETUN_KV_F16] = 16, [SETUN_KV_F32] = 32, [SETUN_KV_Q8] = 8, [SETUN_KV_Q4] = 4};
+  return bits[type];
+}
+
+static bool is_codes(setun_kv_type type) {
+  return low_bits(type) < 16;
+}
+
+static uint32_t padded(uint32_t head_dim) {
+  return (head_dim + 31) / 32 * 32;
+}
+
+static uint32_t low_words(setun_kv_type type, uint32_t head_dim) {
+  return ((is_codes(type) ? padded(head_dim) : head_dim) * low_bits(type) + 31) / 32;
+}
+
+uint32_t st_vk_cache_words(setun_kv_type type, bool keys, uint32_t head_dim) {
+  uint32_t low = low_words(type, head_dim);
+  return is_codes(type) ? 1 + low + (keys ? padded(head_dim) / 16 : 0) : low;
 }
 
 static uint32_t key_words(const st_cache_shape *s) {
-  return ST_CACHE_POSITIONS * words_of(s->keys, s->head_dim);
+  return ST_CACHE_POSITIONS * st_vk_cache_words(s->keys, true, s->head_dim);
 }
 
 static uint32_t head_words(const st_cache_shape *s) {
-  return key_words(s) + ST_CACHE_POSITIONS * words_of(s->values, s->head_dim);
+  return key_words(s) + ST_CACHE_POSITIONS * st_vk_cache_words(s->values, false, s->head_dim);
 }
 
 uint64_t st_vk_cache_page_size(const st_cache_shape *s) {
@@ -74,54 +89,16 @@ void st_vk_cache_free(st_cache *c) {
   st_free(c);
 }
 
-// The first word of the page with a position.
-static uint32_t page_of(const st_cache *c, const st_token_run *r, uint32_t layer, uint32_t position) {
+uint32_t st_vk_cache_page(const st_cache *c, const st_token_run *r, uint32_t layer, uint32_t position) {
   return r->pages[layer * r->stride + position / ST_CACHE_POSITIONS] * c->page_words;
-}
-
-typedef struct {
-  VkDeviceAddress k, v, cache, places;
-  uint32_t k_stride, v_stride, heads, head_dim, key_words, head_words;
-} write_push;
-
-static st_vk_special special_of(const st_queue *q, const st_cache *c, uint32_t local) {
-  return (st_vk_special){
-      {st_vk_local(q->device, local), c->shape.keys == SETUN_KV_F16, c->shape.values == SETUN_KV_F16}};
-}
-
-void st_vk_cache_write(st_queue *q, st_cache *c, uint32_t layer, const st_batch *batch, st_array *k, st_array *v) {
-  const st_vk_access uses[] = {ST_VK_READS(k), ST_VK_READS(v), ST_VK_WRITES(c)};
-  const st_vk_special special = special_of(q, c, LOCAL);
-  VkDeviceAddress places = 0;
-  if (!st_vk_begin(q, uses, 3)) return;
-  uint32_t *to = st_vk_upload_new(q, 2 * batch->n_tokens * sizeof *to, &places);
-  for (uint32_t i = 0; to && i < batch->n_runs; i++) {
-    const st_token_run *r = &batch->runs[i];
-    for (uint32_t p = r->position; p < r->position + r->n; p++) {
-      *to++ = page_of(c, r, layer, p);
-      *to++ = p % ST_CACHE_POSITIONS;
-    }
-  }
-  const write_push push = {.k = k->data.address,
-                           .v = v->data.address,
-                           .cache = c->data.address,
-                           .places = places,
-                           .k_stride = (uint32_t)k->width,
-                           .v_stride = (uint32_t)v->width,
-                           .heads = c->shape.n_head_kv,
-                           .head_dim = c->shape.head_dim,
-                           .key_words = c->key_words,
-                           .head_words = c->head_words};
-  uint32_t words = c->page_words / ST_CACHE_POSITIONS, local = special.constants[0];
-  st_vk_dispatch(q, ST_VK_CACHE_WRITE, &special, &push, sizeof push,
-                 (st_vk_groups){(words + local - 1) / local, batch->n_tokens});
 }
 
 void st_vk_cache_copy_page(st_queue *q, st_cache *c, uint32_t from, uint32_t to) {
   const st_vk_access uses[] = {ST_VK_READS(c), ST_VK_WRITES(c)};
   uint64_t bytes = c->page_words * sizeof(uint32_t);
   const VkBufferCopy region = {from * bytes, to * bytes, bytes};
-  if (from == to || !st_vk_begin(q, uses, 2)) return;
+  if (from == to || !st_vk_begin(q)) return;
+  st_vk_sync(q, uses, 2);
   q->device->vk.CmdCopyBuffer(q->commands, c->data.buffer, c->data.buffer, 1, &region);
 }
 
@@ -173,7 +150,7 @@ static void list_keys(const st_cache *c, const st_batch *batch, const st_attend_
   for (uint32_t i = 0; i < batch->n_runs; i++) {
     const st_token_run *r = &batch->runs[i];
     run_pages p = pages_of(a, r);
-    for (uint32_t j = 0; j < p.sinks; j++) pages[n++] = page_of(c, r, a->layer, j * ST_CACHE_POSITIONS);
+    for (uint32_t j = 0; j < p.sinks; j++) pages[n++] = st_vk_cache_page(c, r, a->layer, j * ST_CACHE_POSITIONS);
     for (uint32_t j = 0; j < r->n; j++) {
       token_keys t = keys_of(a, r, r->position + j);
       uint32_t skipped = p.first * ST_CACHE_POSITIONS;
@@ -182,16 +159,21 @@ static void list_keys(const st_cache *c, const st_batch *batch, const st_attend_
       t.far = t.far > skipped ? t.far - skipped : 0;
       *tokens++ = t;
     }
-    for (uint32_t j = p.first; j < p.last; j++) pages[n++] = page_of(c, r, a->layer, j * ST_CACHE_POSITIONS);
+    for (uint32_t j = p.first; j < p.last; j++) pages[n++] = st_vk_cache_page(c, r, a->layer, j * ST_CACHE_POSITIONS);
   }
+}
+
+// The bytes of the keys and values that the tokens see.
+static uint64_t seen_bytes(const st_cache *c, const st_batch *batch, const token_keys *tokens) {
+  uint64_t keys = 0;
+  for (uint32_t i = 0; i < batch->n_tokens; i++) keys += tokens[i].last - tokens[i].first + tokens[i].sinks;
+  return keys * c->page_words / ST_CACHE_POSITIONS * sizeof(uint32_t);
 }
 
 void st_vk_attend(st_queue *q, const st_cache *c, const st_batch *batch, const st_attend_args *a) {
   const st_array *far = a->period ? a->q_far : a->q, *sink = a->n_sinks ? a->q_sink : a->q;
-  const st_vk_access uses[] = {ST_VK_READS(a->q), ST_VK_READS(far), ST_VK_READS(sink), ST_VK_READS(c),
-                               ST_VK_WRITES(a->dst)};
-  if (!st_vk_begin(q, uses, 5)) return;
   uint64_t n = 0;
+  if (!st_vk_begin(q)) return;
   for (uint32_t i = 0; i < batch->n_runs; i++) {
     run_pages p = pages_of(a, &batch->runs[i]);
     n += p.sinks + p.last - p.first;
@@ -201,10 +183,9 @@ void st_vk_attend(st_queue *q, const st_cache *c, const st_batch *batch, const s
   token_keys *tokens = st_vk_upload_new(q, batch->n_tokens * sizeof *tokens, &tokens_at);
   if (!pages || !tokens) return;
   list_keys(c, batch, a, pages, tokens);
-  st_vk_special special = special_of(q, c, LOCAL);
-  uint32_t local = special.constants[0], words = words_of(c->shape.values, c->shape.head_dim);
-  special.constants[3] = c->shape.head_dim;
-  special.constants[4] = (words + local - 1) / local;
+  uint32_t local = st_vk_local(q->device, LOCAL), words = low_words(c->shape.values, c->shape.head_dim);
+  const st_vk_special special = {
+      {local, c->shape.keys, c->shape.values, c->shape.head_dim, (words + local - 1) / local}};
   const attend_push push = {.q = a->q->data.address,
                             .q_far = far->data.address,
                             .q_sink = sink->data.address,
@@ -220,7 +201,14 @@ void st_vk_attend(st_queue *q, const st_cache *c, const st_batch *batch, const s
                             .head_words = c->head_words,
                             .has_sinks = a->sinks != NULL,
                             .scale = a->scale};
-  st_vk_dispatch(q, ST_VK_ATTEND, &special, &push, sizeof push, (st_vk_groups){a->n_head, batch->n_tokens});
+  st_vk_op op =
+      st_vk_op_of(ST_VK_ATTEND, &special, &push, sizeof push, (st_vk_groups){a->n_head, batch->n_tokens});
+  const st_vk_access uses[] = {ST_VK_READS(a->q), ST_VK_READS(far), ST_VK_READS(sink), ST_VK_READS(c),
+                               ST_VK_WRITES(a->dst)};
+  for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) st_vk_op_uses(&op, uses[i]);
+  op.written = (uint64_t)batch->n_tokens * a->n_head * c->shape.head_dim * sizeof(float);
+  op.read = op.written + seen_bytes(c, batch, tokens);
+  st_vk_run(q, &op);
 }
 
 // ---- saving -------------------------------------------------------------------------------------------------------
@@ -239,21 +227,79 @@ static setun_status open_head(const st_cache *c, uint32_t page, uint32_t head, s
   return s->words ? SETUN_OK : st_fail_memory(err, "a page of the KV cache");
 }
 
-// Copies rows out of the stored order, or into it.
+// A word of a position, keys being stored column by column.
+static uint32_t *word_of(const saved_head *s, bool keys, uint32_t at, uint32_t word) {
+  uint32_t each = st_vk_cache_words(s->c->shape.values, false, s->c->shape.head_dim);
+  return s->words + (keys ? word * ST_CACHE_POSITIONS + at : s->c->key_words + at * each + word);
+}
+
+// A number's code in a row as it is saved: where 8 or 4 low bits of it are, and of keys where 2 high ones are; 32 columns
+// are a step. See docs/cache.md.
+typedef struct {
+  uint8_t *low, *high;
+  uint32_t low_shift, high_shift;
+} saved_code;
+
+static saved_code saved_code_of(uint8_t *row, uint32_t bits, bool keys, uint32_t column) {
+  enum { STEP = 32 };
+  uint32_t in = column % STEP, low_bytes = STEP * bits / 8;
+  uint8_t *step = row + sizeof(uint16_t) + column / STEP * (low_bytes + (keys ? STEP / 4 : 0));
+  return (saved_code){.low = step + (bits == 8 ? in : in % 16),
+                      .low_shift = bits == 8 || in < 16 ? 0 : 4,
+                      .high = step + low_bytes + in % 8,
+                      .high_shift = in / 8 * 2};
+}
+
+static uint32_t get_bits(uint32_t from, uint32_t shift, uint32_t bits) {
+  return from >> shift & ((1u << bits) - 1);
+}
+
+static void copy_codes(const saved_head *s, bool keys, uint32_t at, uint8_t *row, bool out) {
+  setun_kv_type type = keys ? s->c->shape.keys : s->c->shape.values;
+  uint32_t bits = low_bits(type), each = 32 / bits, low = low_words(type, s->c->shape.head_dim);
+  uint32_t words = st_vk_cache_words(type, keys, s->c->shape.head_dim);
+  uint32_t *scale = word_of(s, keys, at, 0);
+  memcpy(out ? (void *)row : scale, out ? (const void *)scale : row, sizeof(uint16_t)); // little-endian, as all devices
+  for (uint32_t i = 1; i < words && !out; i++) *word_of(s, keys, at, i) = 0;
+  for (uint32_t i = 0; i < padded(s->c->shape.head_dim); i++) {
+    saved_code c = saved_code_of(row, bits, keys, i);
+    uint32_t *l = word_of(s, keys, at, 1 + i / each), shift = i % each * bits;
+    if (out)
+      *c.low = (uint8_t)((*c.low & ~(((1u << bits) - 1) << c.low_shift)) | get_bits(*l, shift, bits) << c.low_shift);
+    else
+      *l |= get_bits(*c.low, c.low_shift, bits) << shift;
+    if (!keys) continue;
+    uint32_t *h = word_of(s, keys, at, 1 + low + i / 16), high_shift = i % 16 * 2;
+    if (out)
+      *c.high = (uint8_t)((*c.high & ~(3u << c.high_shift)) | get_bits(*h, high_shift, 2) << c.high_shift);
+    else
+      *h |= get_bits(*c.high, c.high_shift, 2) << high_shift;
+  }
+}
+
+// Copies a row out of the stored order, or into it.
+static void copy_row(const saved_head *s, bool keys, uint32_t at, uint8_t *row, bool out) {
+  setun_kv_type type = keys ? s->c->shape.keys : s->c->shape.values;
+  size_t bytes = st_vk_cache_row_size(type, keys, s->c->shape.head_dim);
+  if (is_codes(type)) {
+    copy_codes(s, keys, at, row, out);
+    return;
+  }
+  for (uint32_t word = 0; 4 * (size_t)word < bytes; word++) {
+    size_t left = bytes - 4 * (size_t)word, n = left < 4 ? left : 4;
+    uint8_t *outside = row + 4 * (size_t)word;
+    uint32_t *inside = word_of(s, keys, at, word);
+    memcpy(out ? (void *)outside : inside, out ? (const void *)inside : outside, n);
+  }
+}
+
 static void copy_rows(const saved_head *s, uint32_t n, uint8_t *keys, uint8_t *values, bool out) {
   const st_cache_shape *shape = &s->c->shape;
-  uint32_t k_words = words_of(shape->keys, shape->head_dim), v_words = words_of(shape->values, shape->head_dim);
   size_t key_row = st_vk_cache_row_size(shape->keys, true, shape->head_dim),
          value_row = st_vk_cache_row_size(shape->values, false, shape->head_dim);
   for (uint32_t at = 0; at < n; at++) {
-    for (uint32_t word = 0; word < k_words + v_words; word++) {
-      bool key = word < k_words;
-      uint32_t column = key ? word : word - k_words;
-      size_t row = key ? key_row : value_row, left = row - 4 * (size_t)column, bytes = left < 4 ? left : 4;
-      uint8_t *outside = (key ? keys : values) + at * row + 4 * (size_t)column;
-      uint32_t *inside = s->words + (key ? column * ST_CACHE_POSITIONS + at : s->c->key_words + at * v_words + column);
-      memcpy(out ? outside : (uint8_t *)inside, out ? (uint8_t *)inside : outside, bytes);
-    }
+    copy_row(s, true, at, keys + at * key_row, out);
+    copy_row(s, false, at, values + at * value_row, out);
   }
 }
 

@@ -95,6 +95,7 @@ static setun_status device_new(const st_device_options *options, st_device **dev
   pthread_mutex_init(&d->lock, NULL);
   pthread_mutex_init(&d->transfer_lock, NULL);
   if (options->log) d->log = *options->log;
+  d->tails = true;
   setun_status s = st_host_device_open(&d->host, options, err);
   if (s == SETUN_OK) s = st_vk_open(&d->vk, err);
   if (s == SETUN_OK) s = choose(d, options->index, err);
@@ -156,5 +157,7 @@ const st_backend st_backend_vulkan = {
     .add = st_vk_add,
     .finish = st_vk_finish,
     .read = st_vk_read,
+    .argmax = st_vk_argmax,
+    .counted = st_vk_counted,
     .write = st_vk_write,
 };

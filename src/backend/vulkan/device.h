@@ -78,6 +78,7 @@ struct st_device {
   VkPhysicalDeviceMemoryProperties memory;
   VkPipelineLayout layout;
   VkPipelineCache cache;
+  bool tails; // a product's last workgroup may prepare the next one
   st_log log;
   // The following are guarded by `lock`, which is held for a submission, but not while one is waited for.
   pthread_mutex_t lock;
@@ -137,9 +138,57 @@ struct st_cache {
   st_vk_use use;
 };
 
-// What a queue did since it was made.
+// ---- work ---------------------------------------------------------------------------------------------------------
+
+// A buffer that commands use.
+typedef struct st_vk_access {
+  st_vk_use *use;
+  bool writes;
+} st_vk_access;
+#define ST_VK_READS(object) ((st_vk_access){(st_vk_use *)&(object)->use, false})
+#define ST_VK_WRITES(object) ((st_vk_access){&(object)->use, true})
+#define ST_VK_WRITES_TO(itself) ((st_vk_access){&(itself), true})
+
+typedef struct st_vk_groups {
+  uint32_t x, y;
+} st_vk_groups;
+
+enum { ST_VK_PUSH_BYTES = 128, ST_VK_ACCESSES = 40 };
+// A dispatch: st_vk_op_of begins one, st_vk_run carries it out.
+typedef struct st_vk_op {
+  st_vk_shader shader;
+  st_vk_special special;
+  st_vk_groups groups;
+  st_vk_access accesses[ST_VK_ACCESSES];
+  uint32_t n_accesses, push_bytes;
+  uint8_t push[ST_VK_PUSH_BYTES];
+  uint64_t read, written; // bytes, of each buffer once
+} st_vk_op;
+
+// An operation that was called and is not recorded yet, since the next one may become a part of its dispatch.
+typedef enum st_vk_holding {
+  ST_VK_NOTHING,
+  ST_VK_HELD_HEADS,  // heads.c: rotated queries, or these and keys
+  ST_VK_HELD_LINEAR, // linear.c: a product, to which a sum may be added, and then the preparation of the next product
+  ST_VK_HELD_GATE    // rows.c: a gate, which may become a part of the preparation of a product
+} st_vk_holding;
+
+typedef struct st_vk_held {
+  st_vk_holding kind;
+  st_vk_op op;
+  // LINEAR, GATE: the array with the result, [n, width]. HEADS: the keys, NULL: none yet
+  st_array *dst;
+  uint32_t n, width;
+  const st_array *gate, *up; // GATE
+  uint32_t fn;
+  void *output; // LINEAR: the row of the list in memory, an `output` of linear.c; NULL: there are several
+  st_rope_args rope;
+  st_batch batch; // HEADS
+} st_vk_held;
+
+// What dispatches of a shader did.
 typedef struct st_vk_counts {
-  uint64_t dispatches, barriers, submissions, uploaded, read;
+  uint64_t dispatches, barriers, read, written;
 } st_vk_counts;
 
 typedef struct st_vk_upload st_vk_upload;
@@ -152,12 +201,16 @@ struct st_queue {
   VkFence fence;
   bool recording;
   uint32_t epoch;
+  st_vk_held held;
   st_vk_upload *uploads; // what this submission reads from the host, the chunk in use first
   st_vk_buffer readback;
   st_vk_buffer codes, floats; // prepared inputs of products
   st_vk_use codes_use, floats_use;
+  st_vk_buffer ended; // counts of workgroups that ended, and what they have in common; see st_vk_ended
+  st_vk_use ended_use;
   setun_error error; // the first since the last was returned
-  st_vk_counts counts;
+  st_vk_counts counts[ST_VK_SHADERS];
+  uint64_t submissions, uploaded, downloaded; // bytes
 };
 
 // ---- memory.c -----------------------------------------------------------------------------------------------------
@@ -175,7 +228,6 @@ setun_status st_vk_piece_write(st_device *device, const st_vk_piece *piece, uint
 
 // ---- pipelines.c --------------------------------------------------------------------------------------------------
 
-enum { ST_VK_PUSH_BYTES = 128 };
 setun_status st_vk_pipelines_open(st_device *device, setun_error *err);
 void st_vk_pipelines_close(st_device *device);
 // Invocations of a workgroup: as wanted, or a subgroup where that is wider.
@@ -184,25 +236,26 @@ VkResult st_vk_pipeline_get(st_device *device, st_vk_shader shader, const st_vk_
 
 // ---- queue.c ------------------------------------------------------------------------------------------------------
 
-// A buffer that commands use.
-typedef struct st_vk_access {
-  st_vk_use *use;
-  bool writes;
-} st_vk_access;
-#define ST_VK_READS(object) ((st_vk_access){(st_vk_use *)&(object)->use, false})
-#define ST_VK_WRITES(object) ((st_vk_access){&(object)->use, true})
-
-// Begins an operation: waits for what its buffers depend on. False: an earlier one failed, whose error is latched.
-bool st_vk_begin(st_queue *queue, const st_vk_access *accesses, int count);
+// Begins an operation: what was held is recorded. False: an earlier one failed, whose error is latched.
+bool st_vk_begin(st_queue *queue);
 // Host memory that the operation's shaders read, valid until the submission ends; its address is *address. NULL: out of
 // memory, latched.
 void *st_vk_upload_new(st_queue *queue, uint64_t size, VkDeviceAddress *address);
 VkDeviceAddress st_vk_upload_copy(st_queue *queue, const void *bytes, uint64_t size); // 0: out of memory
-typedef struct st_vk_groups {
-  uint32_t x, y;
-} st_vk_groups;
-void st_vk_dispatch(st_queue *queue, st_vk_shader shader, const st_vk_special *special, const void *push, size_t bytes,
-                    st_vk_groups groups);
+// A dispatch of a shader, with push constants.
+st_vk_op st_vk_op_of(st_vk_shader shader, const st_vk_special *special, const void *push, size_t bytes,
+                     st_vk_groups groups);
+void st_vk_op_uses(st_vk_op *op, st_vk_access access);
+// Records an operation, or holds it; st_vk_begin was called before.
+void st_vk_run(st_queue *queue, const st_vk_op *op);
+void st_vk_hold(st_queue *queue, st_vk_holding kind, const st_vk_op *op);
+void st_vk_settle(st_queue *queue); // records what is held
+// Waits for what commands other than dispatches depend on.
+void st_vk_sync(st_queue *queue, const st_vk_access *accesses, uint32_t count);
+// Memory for shaders whose last workgroup goes on, all zero at first: a count of the workgroups that ended, which is
+// zero again after each dispatch, and room for what they tell it. 0: out of memory, latched.
+enum { ST_VK_ENDED_GROUPS = 256 };
+VkDeviceAddress st_vk_ended(st_queue *queue);
 // Grows a buffer of prepared inputs.
 bool st_vk_grow(st_queue *queue, st_vk_buffer *buffer, uint64_t size);
 // Copies between a buffer and host memory, at once: regions of `bytes` that follow each other in host memory.
@@ -218,6 +271,9 @@ void st_vk_array_free(st_array *array);
 setun_status st_vk_finish(st_queue *queue, setun_error *err);
 setun_status st_vk_read(st_queue *queue, const st_array *array, uint32_t token, size_t n, float *out, setun_error *err);
 setun_status st_vk_write(st_queue *queue, st_array *array, uint32_t token, size_t n, const float *in, setun_error *err);
+setun_status st_vk_argmax(st_queue *queue, const st_array *array, uint32_t n, uint32_t width, int32_t *ids,
+                          setun_error *err);
+bool st_vk_counted(const st_queue *queue, size_t index, st_op_counts *counts);
 
 // ---- matrix.c -----------------------------------------------------------------------------------------------------
 
@@ -242,6 +298,9 @@ void st_vk_rmsnorm(st_queue *queue, st_array *x, uint32_t n, uint32_t heads, uin
                    float eps);
 void st_vk_norm_into(st_queue *queue, const st_array *x, uint32_t n, uint32_t width, const st_dvector *norm, float eps,
                      st_array *dst);
+// Adds the sum to the product that is held, which is y; or the gate that is held to the preparation. False: it is
+// another.
+bool st_vk_add_held(st_queue *queue, st_array *x, const st_array *y, uint32_t n, uint32_t width, float scale);
 void st_vk_rope(st_queue *queue, const st_array *x, const st_batch *batch, const st_rope_args *args, st_array *dst);
 void st_vk_clip(st_queue *queue, st_array *x, uint32_t n, uint32_t width, float limit);
 void st_vk_glu(st_queue *queue, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n,
@@ -256,6 +315,9 @@ void st_vk_copy_columns(st_queue *queue, const st_array *x, uint32_t n, const st
 
 uint64_t st_vk_cache_size(const st_device *device, const st_cache_shape *shape, int threads);
 uint64_t st_vk_cache_page_size(const st_cache_shape *shape);
+// Words of a position of a KV head, of its key or of its value; the first word of the page with a position.
+uint32_t st_vk_cache_words(setun_kv_type type, bool keys, uint32_t head_dim);
+uint32_t st_vk_cache_page(const st_cache *cache, const st_token_run *run, uint32_t layer, uint32_t position);
 size_t st_vk_cache_row_size(setun_kv_type type, bool keys, uint32_t head_dim);
 const char *st_vk_cache_format_name(setun_kv_type type);
 setun_status st_vk_cache_new(st_queue *queue, const st_cache_shape *shape, st_cache **cache, setun_error *err);

@@ -20,15 +20,19 @@ typedef struct {
   float eps;
 } norm_push;
 
-static void run_norm(st_queue *q, const norm_push *push, uint32_t heads) {
+static void run_norm(st_queue *q, const norm_push *push, uint32_t heads, const st_array *x, st_vk_use *dst) {
   const st_vk_special special = {{st_vk_local(q->device, WIDE)}};
-  st_vk_dispatch(q, ST_VK_NORM, &special, push, sizeof *push, (st_vk_groups){heads, push->tokens});
+  st_vk_op op = st_vk_op_of(ST_VK_NORM, &special, push, sizeof *push, (st_vk_groups){heads, push->tokens});
+  st_vk_op_uses(&op, ST_VK_READS(x));
+  st_vk_op_uses(&op, (st_vk_access){dst, true});
+  op.written = (uint64_t)push->tokens * heads * push->width * sizeof(float);
+  op.read = op.written + push->width * sizeof(float);
+  st_vk_run(q, &op);
 }
 
 static void normalize(st_queue *q, const st_array *x, uint32_t n, uint32_t heads, uint32_t width,
                       const st_dvector *norm, float eps, st_array *dst) {
-  const st_vk_access uses[] = {ST_VK_READS(x), ST_VK_WRITES(dst)};
-  if (!st_vk_begin(q, uses, 2)) return;
+  if (!st_vk_begin(q)) return;
   const norm_push push = {.x = x->data.address,
                           .norm = norm->values.address,
                           .dst = dst->data.address,
@@ -37,7 +41,7 @@ static void normalize(st_queue *q, const st_array *x, uint32_t n, uint32_t heads
                           .width = width,
                           .tokens = n,
                           .eps = eps};
-  run_norm(q, &push, heads);
+  run_norm(q, &push, heads, x, &dst->use);
 }
 
 void st_vk_rmsnorm(st_queue *q, st_array *x, uint32_t n, uint32_t heads, uint32_t width, const st_dvector *norm,
@@ -60,9 +64,8 @@ typedef struct {
 
 void st_vk_embed(st_queue *q, const st_dmatrix *m, const int32_t *ids, uint32_t n, float scale, st_array *dst,
                  uint32_t first) {
-  const st_vk_access uses[] = {ST_VK_WRITES(dst)};
   const st_vk_special special = {{st_vk_local(q->device, WIDE)}};
-  if (!n || !st_vk_begin(q, uses, 1)) return;
+  if (!n || !st_vk_begin(q)) return;
   const embed_push push = {.codes = st_vk_matrix_codes(q, m),
                            .scales = m->scales.address,
                            .ids = st_vk_upload_copy(q, ids, n * sizeof *ids),
@@ -72,7 +75,12 @@ void st_vk_embed(st_queue *q, const st_dmatrix *m, const int32_t *ids, uint32_t 
                            .row_words = m->row_words,
                            .block = m->block,
                            .scale = scale};
-  st_vk_dispatch(q, (st_vk_shader)(ST_VK_EMBED_F32 + m->form), &special, &push, sizeof push, (st_vk_groups){n, 1});
+  st_vk_op op = st_vk_op_of((st_vk_shader)(ST_VK_EMBED_F32 + m->form), &special, &push, sizeof push,
+                            (st_vk_groups){n, 1});
+  st_vk_op_uses(&op, ST_VK_WRITES(dst));
+  op.read = (uint64_t)n * (m->row_words + m->row_scales) * sizeof(uint32_t);
+  op.written = (uint64_t)n * m->columns * sizeof(float);
+  st_vk_run(q, &op);
 }
 
 // ---- products -----------------------------------------------------------------------------------------------------
@@ -85,21 +93,29 @@ typedef struct {
   const st_vk_use *use;
 } input;
 
-// The layout of `Out` in shaders/outputs.glsl.
+// The layouts of `Out` in shaders/outputs.glsl and `Preparation` in prepare.glsl.
+enum { BIAS = 1, SUM = 2 };
 typedef struct {
-  VkDeviceAddress codes, scales, bias, dst;
-  uint32_t rows, dst_stride, first_group, has_bias;
+  VkDeviceAddress codes, scales, bias, dst, sum;
+  uint32_t rows, dst_stride, sum_stride, first_group, flags;
+  float factor;
 } output;
 
 typedef struct {
-  VkDeviceAddress x, outs;
+  VkDeviceAddress x, norm, codes;
+  uint32_t columns, stride, normed;
+  float eps;
+} preparation;
+
+typedef struct {
+  VkDeviceAddress x, outs, tail, counter;
   uint32_t count, group, x_stride, columns, row_words, tokens, block;
 } linear_push;
 
 typedef struct {
-  VkDeviceAddress x, norm, codes;
-  uint32_t x_stride, columns, stride, normed;
-  float eps;
+  preparation p;
+  VkDeviceAddress gate, up;
+  uint32_t x_stride, gate_stride, up_stride;
 } prepare_push;
 
 // Tokens [first, first + n) of x.
@@ -114,31 +130,102 @@ static VkDeviceAddress token_of(const st_array *a, uint32_t token) {
   return a->data.address + (VkDeviceAddress)token * a->width * sizeof(float);
 }
 
+bool st_vk_add_held(st_queue *q, st_array *x, const st_array *y, uint32_t n, uint32_t width, float scale) {
+  st_vk_held *held = &q->held;
+  output *o = held->output;
+  if (held->kind != ST_VK_HELD_LINEAR || !o || held->dst != y || held->n != n || held->width != width) return false;
+  for (uint32_t i = 0; i < held->op.n_accesses; i++) {
+    if (held->op.accesses[i].use == &x->use) return false; // its input, or added already
+  }
+  o->sum = x->data.address;
+  o->sum_stride = (uint32_t)x->width;
+  o->factor = scale;
+  o->flags |= SUM;
+  held->dst = x;
+  held->output = NULL;
+  uint64_t bytes = (uint64_t)n * width * sizeof(float);
+  held->op.read += bytes, held->op.written += bytes;
+  st_vk_op_uses(&held->op, ST_VK_READS(x));
+  st_vk_op_uses(&held->op, ST_VK_WRITES(x));
+  return true;
+}
+
+// Whether what is held makes the whole input of the products.
+static bool makes(const st_queue *q, st_vk_holding kind, const source *s, uint32_t columns) {
+  const st_vk_held *held = &q->held;
+  return held->kind == kind && held->dst == s->x && !s->first && held->n == s->n && held->width == columns;
+}
+
+// The product that is held prepares the codes when it ends. False: it cannot.
+static bool prepare_in_tail(st_queue *q, const source *s, const preparation *p) {
+  st_vk_held *held = &q->held;
+  linear_push push;
+  if (!makes(q, ST_VK_HELD_LINEAR, s, p->columns) || s->n != 1 || !q->device->tails) return false;
+  if (held->op.shader < ST_VK_INT8_TRITS2 || held->op.shader > ST_VK_DOTS_BLOCKS2 || held->op.special.constants[2])
+    return false;
+  memcpy(&push, held->op.push, sizeof push);
+  push.counter = st_vk_ended(q);
+  push.tail = st_vk_upload_copy(q, p, sizeof *p);
+  if (!push.counter || !push.tail) return false;
+  memcpy(held->op.push, &push, sizeof push);
+  held->op.special.constants[2] = 1;
+  held->op.read += 2 * (uint64_t)p->columns * sizeof(float);
+  held->op.written += (p->stride + 4) * sizeof(uint32_t);
+  st_vk_op_uses(&held->op, ST_VK_WRITES_TO(q->codes_use));
+  st_vk_op_uses(&held->op, ST_VK_WRITES_TO(q->ended_use));
+  return true;
+}
+
+// The gate that is held becomes a part of the preparation.
+static void take_gate(st_queue *q, prepare_push *push, st_vk_op *op) {
+  const st_vk_held *held = &q->held;
+  push->gate = held->gate->data.address;
+  push->up = held->up->data.address;
+  push->gate_stride = (uint32_t)held->gate->width;
+  push->up_stride = (uint32_t)held->up->width;
+  op->special.constants[1] = held->fn;
+  st_vk_op_uses(op, ST_VK_READS(held->gate));
+  st_vk_op_uses(op, ST_VK_READS(held->up));
+  st_vk_op_uses(op, ST_VK_WRITES(held->dst));
+  op->read += held->op.read, op->written += held->op.written;
+  q->held.kind = ST_VK_NOTHING;
+}
+
 static bool prepare_codes(st_queue *q, const source *s, uint32_t columns, input *in) {
   uint32_t stride = code_words(columns);
   const st_vk_special special = {{st_vk_local(q->device, WIDE)}};
-  const st_vk_access uses[] = {ST_VK_READS(s->x), {&q->codes_use, true}};
   if (!st_vk_grow(q, &q->codes, (uint64_t)s->n * (stride + 4) * sizeof(uint32_t))) return false;
-  if (!st_vk_begin(q, uses, 2)) return false;
-  const prepare_push push = {.x = token_of(s->x, s->first),
+  prepare_push push = {.p = {.x = token_of(s->x, s->first),
                              .norm = s->norm ? s->norm->values.address : 0,
                              .codes = q->codes.address,
-                             .x_stride = (uint32_t)s->x->width,
                              .columns = columns,
                              .stride = stride,
                              .normed = s->norm != NULL,
-                             .eps = s->eps};
-  st_vk_dispatch(q, ST_VK_PREPARE, &special, &push, sizeof push, (st_vk_groups){s->n, 1});
+                             .eps = s->eps},
+                       .x_stride = (uint32_t)s->x->width};
   *in = (input){q->codes.address, stride, columns, s->n, &q->codes_use};
+  if (prepare_in_tail(q, s, &push.p)) return true;
+  st_vk_op op = st_vk_op_of(ST_VK_PREPARE, &special, &push, sizeof push, (st_vk_groups){s->n, 1});
+  bool gated = makes(q, ST_VK_HELD_GATE, s, columns);
+  if (gated)
+    take_gate(q, &push, &op);
+  else if (!st_vk_begin(q))
+    return false;
+  memcpy(op.push, &push, sizeof push);
+  st_vk_op_uses(&op, ST_VK_READS(s->x));
+  st_vk_op_uses(&op, ST_VK_WRITES_TO(q->codes_use));
+  op.read += gated ? 0 : (uint64_t)s->n * columns * sizeof(float);
+  op.read += s->norm ? columns * sizeof(float) : 0;
+  op.written += (uint64_t)s->n * (stride + 4) * sizeof(uint32_t);
+  st_vk_run(q, &op);
   return true;
 }
 
 static bool prepare_floats(st_queue *q, const source *s, uint32_t columns, input *in) {
   *in = (input){token_of(s->x, s->first), (uint32_t)s->x->width, columns, s->n, &s->x->use};
   if (!s->norm) return true;
-  const st_vk_access uses[] = {ST_VK_READS(s->x), {&q->floats_use, true}};
   if (!st_vk_grow(q, &q->floats, (uint64_t)s->n * columns * sizeof(float))) return false;
-  if (!st_vk_begin(q, uses, 2)) return false;
+  if (!st_vk_begin(q)) return false;
   const norm_push push = {.x = in->address,
                           .norm = s->norm->values.address,
                           .dst = q->floats.address,
@@ -147,7 +234,7 @@ static bool prepare_floats(st_queue *q, const source *s, uint32_t columns, input
                           .width = columns,
                           .tokens = s->n,
                           .eps = s->eps};
-  run_norm(q, &push, 1);
+  run_norm(q, &push, 1, s->x, &q->floats_use);
   *in = (input){q->floats.address, columns, columns, s->n, &q->floats_use};
   return true;
 }
@@ -163,25 +250,27 @@ static bool together(const st_device *d, const st_dmatrix *a, const st_dmatrix *
   return shader_for(d, a) == shader_for(d, b) && a->row_words == b->row_words && a->block == b->block;
 }
 
-static void run_products(st_queue *q, const input *in, const st_dmatrix *m, VkDeviceAddress outs, uint32_t count,
-                         uint32_t groups) {
+// Tokens that share a reading of the weights.
+static uint32_t tile_of(const input *in) {
   enum { FEW = 4 };
-  uint32_t tile = in->tokens > 1 ? FEW : 1;
+  return in->tokens > 1 ? FEW : 1;
+}
+
+// The products of a list of matrices, of which the last piece is held.
+static void run_products(st_queue *q, const input *in, const st_dmatrix *m, linear_push push, uint32_t groups,
+                         st_vk_op *op) {
+  uint32_t tile = tile_of(in), most = q->device->traits.most_groups;
   const st_vk_special special = {{st_vk_local(q->device, NARROW), tile}};
-  linear_push push = {.x = in->address,
-                      .outs = outs,
-                      .count = count,
-                      .x_stride = in->stride,
-                      .columns = in->columns,
-                      .row_words = m->row_words,
-                      .tokens = in->tokens,
-                      .block = m->block};
-  while (push.group < groups) {
-    uint32_t left = groups - push.group, most = q->device->traits.most_groups, n = left < most ? left : most;
-    st_vk_dispatch(q, shader_for(q->device, m), &special, &push, sizeof push,
-                   (st_vk_groups){n, (in->tokens + tile - 1) / tile});
-    push.group += n;
+  op->shader = shader_for(q->device, m);
+  op->special = special;
+  op->push_bytes = sizeof push;
+  for (; push.group < groups; push.group += most) {
+    uint32_t left = groups - push.group;
+    op->groups = (st_vk_groups){left < most ? left : most, (in->tokens + tile - 1) / tile};
+    memcpy(op->push, &push, sizeof push);
+    if (left > most) st_vk_run(q, op), op->read = op->written = 0;
   }
+  st_vk_hold(q, ST_VK_HELD_LINEAR, op);
 }
 
 static output output_of(st_queue *q, const st_linear_out *o, uint32_t first_group) {
@@ -193,31 +282,49 @@ static output output_of(st_queue *q, const st_linear_out *o, uint32_t first_grou
                   .rows = m->rows,
                   .dst_stride = (uint32_t)o->dst->width,
                   .first_group = first_group,
-                  .has_bias = o->bias != NULL};
+                  .flags = o->bias ? BIAS : 0};
+}
+
+static void count_product(st_vk_op *op, const input *in, const st_linear_out *o) {
+  const st_dmatrix *m = o->matrix;
+  uint64_t tiles = (in->tokens + tile_of(in) - 1) / tile_of(in);
+  op->read += tiles * m->rows * (m->row_words + m->row_scales + (o->bias != NULL)) * sizeof(uint32_t);
+  op->written += (uint64_t)in->tokens * m->rows * sizeof(float);
 }
 
 // The products of outs[first] and of all later ones that can share its dispatch; `done` marks them.
 static void multiply_from(st_queue *q, const input *in, const st_linear_out *outs, int first, int count, bool *done) {
-  enum { MOST = 32 };
+  enum { MOST = ST_VK_ACCESSES - 8 };
   const st_dmatrix *m = outs[first].matrix;
-  st_vk_access uses[MOST + 1] = {{(st_vk_use *)in->use, false}};
   output list[MOST];
-  int picked[MOST];
+  st_vk_op op = {.accesses = {{(st_vk_use *)in->use, false}}, .n_accesses = 1};
   uint32_t n = 0, groups = 0;
+  if (!st_vk_begin(q)) return;
   for (int i = first; i < count && n < MOST; i++) {
     if (done[i] || outs[i].matrix->int8 != m->int8 || !together(q->device, outs[i].matrix, m)) continue;
     done[i] = true;
-    uses[n + 1] = ST_VK_WRITES(outs[i].dst);
-    picked[n++] = i;
+    list[n] = output_of(q, &outs[i], groups);
+    groups += (list[n++].rows + ROWS - 1) / ROWS;
+    st_vk_op_uses(&op, ST_VK_WRITES(outs[i].dst)); // a part of an array: several may be of one
+    count_product(&op, in, &outs[i]);
   }
-  // The outputs are parts of arrays: several may be of one.
-  if (!st_vk_begin(q, uses, (int)n + 1)) return;
-  for (uint32_t i = 0; i < n; i++) {
-    list[i] = output_of(q, &outs[picked[i]], groups);
-    groups += (list[i].rows + ROWS - 1) / ROWS;
-  }
-  VkDeviceAddress address = st_vk_upload_copy(q, list, n * sizeof *list);
-  if (address) run_products(q, in, m, address, n, groups);
+  op.read += (uint64_t)in->tokens * (m->int8 ? in->stride + 4 : in->columns) * sizeof(uint32_t);
+  linear_push push = {.x = in->address,
+                      .count = n,
+                      .x_stride = in->stride,
+                      .columns = in->columns,
+                      .row_words = m->row_words,
+                      .tokens = in->tokens,
+                      .block = m->block};
+  output *listed = st_vk_upload_new(q, n * sizeof *list, &push.outs);
+  if (!listed) return;
+  memcpy(listed, list, n * sizeof *list);
+  run_products(q, in, m, push, groups, &op);
+  const st_linear_out *o = &outs[first];
+  if (n > 1 || o->row || o->column || groups > q->device->traits.most_groups) return;
+  q->held.dst = o->dst;
+  q->held.n = in->tokens, q->held.width = m->rows;
+  q->held.output = listed;
 }
 
 void st_vk_linear(st_queue *q, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm, float eps,

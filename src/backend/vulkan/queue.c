@@ -58,27 +58,35 @@ static void barrier(st_queue *q, VkPipelineStageFlags to, VkAccessFlags access) 
                                    to, 0, 1, &all, 0, NULL, 0, NULL);
 }
 
-bool st_vk_begin(st_queue *q, const st_vk_access *accesses, int count) {
-  if (!record(q)) return false;
-  bool depends = false;
-  for (int i = 0; i < count; i++) {
+// Whether one of the buffers was used since the last barrier, so that it must be waited for.
+static bool depends(const st_queue *q, const st_vk_access *accesses, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
     const st_vk_use *u = accesses[i].use;
-    depends = depends || u->written == q->epoch || (accesses[i].writes && u->read == q->epoch);
+    if (u->written == q->epoch || (accesses[i].writes && u->read == q->epoch)) return true;
   }
-  if (depends) {
+  return false;
+}
+
+// True where a barrier was needed.
+static bool sync(st_queue *q, const st_vk_access *accesses, uint32_t count) {
+  bool waits = depends(q, accesses, count);
+  if (waits) {
     barrier(q, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
             VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT |
                 VK_ACCESS_TRANSFER_WRITE_BIT);
     q->epoch++;
-    q->counts.barriers++;
   }
-  for (int i = 0; i < count; i++) {
+  for (uint32_t i = 0; i < count; i++) {
     if (accesses[i].writes)
       accesses[i].use->written = q->epoch;
     else
       accesses[i].use->read = q->epoch;
   }
-  return true;
+  return waits;
+}
+
+void st_vk_sync(st_queue *q, const st_vk_access *accesses, uint32_t count) {
+  sync(q, accesses, count);
 }
 
 static st_vk_upload *upload_with_room(st_queue *q, uint64_t size) {
@@ -105,7 +113,7 @@ static st_vk_upload *reserve(st_queue *q, uint64_t size, uint64_t *at) {
   if (!u) return NULL;
   *at = u->used;
   u->used += rounded;
-  q->counts.uploaded += size;
+  q->uploaded += size;
   return u;
 }
 
@@ -124,20 +132,69 @@ VkDeviceAddress st_vk_upload_copy(st_queue *q, const void *bytes, uint64_t size)
   return to ? address : 0;
 }
 
-void st_vk_dispatch(st_queue *q, st_vk_shader shader, const st_vk_special *special, const void *push, size_t bytes,
-                    st_vk_groups groups) {
+// ---- operations ---------------------------------------------------------------------------------------------------
+
+st_vk_op st_vk_op_of(st_vk_shader shader, const st_vk_special *special, const void *push, size_t bytes,
+                     st_vk_groups groups) {
+  st_vk_op op = {.shader = shader, .special = *special, .groups = groups, .push_bytes = (uint32_t)bytes};
+  memcpy(op.push, push, bytes);
+  return op;
+}
+
+void st_vk_op_uses(st_vk_op *op, st_vk_access access) {
+  op->accesses[op->n_accesses++] = access;
+}
+
+void st_vk_run(st_queue *q, const st_vk_op *op) {
   const st_vk *vk = &q->device->vk;
+  st_vk_counts *counts = &q->counts[op->shader];
   VkPipeline pipeline;
-  if (q->error.code != SETUN_OK || !groups.x || !groups.y) return;
-  VkResult result = st_vk_pipeline_get(q->device, shader, special, &pipeline);
+  if (q->error.code != SETUN_OK || !op->groups.x || !op->groups.y) return;
+  VkResult result = st_vk_pipeline_get(q->device, op->shader, &op->special, &pipeline);
   if (result != VK_SUCCESS) {
     latch_result(q, "the compilation of a shader", result);
     return;
   }
+  counts->barriers += sync(q, op->accesses, op->n_accesses);
   vk->CmdBindPipeline(q->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-  vk->CmdPushConstants(q->commands, q->device->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, (uint32_t)bytes, push);
-  vk->CmdDispatch(q->commands, groups.x, groups.y, 1);
-  q->counts.dispatches++;
+  vk->CmdPushConstants(q->commands, q->device->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, op->push_bytes, op->push);
+  vk->CmdDispatch(q->commands, op->groups.x, op->groups.y, 1);
+  counts->dispatches++;
+  counts->read += op->read, counts->written += op->written;
+}
+
+void st_vk_settle(st_queue *q) {
+  st_vk_holding kind = q->held.kind;
+  q->held.kind = ST_VK_NOTHING;
+  if (kind != ST_VK_NOTHING) st_vk_run(q, &q->held.op);
+}
+
+bool st_vk_begin(st_queue *q) {
+  if (!record(q)) return false;
+  st_vk_settle(q);
+  return true;
+}
+
+void st_vk_hold(st_queue *q, st_vk_holding kind, const st_vk_op *op) {
+  q->held = (st_vk_held){.kind = kind, .op = *op};
+}
+
+bool st_vk_counted(const st_queue *q, size_t index, st_op_counts *counts) {
+  static const char *const names[] = {
+#define SHADER(id, ...) #id,
+#include "backend/vulkan/shaders.def"
+  };
+  if (index < ST_VK_SHADERS) {
+    const st_vk_counts *c = &q->counts[index];
+    *counts = (st_op_counts){names[index], c->dispatches, c->barriers, c->read, c->written};
+    return true;
+  }
+  const st_op_counts others[] = {{"submissions", q->submissions, 0, 0, 0},
+                                 {"copies to the device", 0, 0, 0, q->uploaded},
+                                 {"copies from the device", 0, 0, q->downloaded, 0}};
+  if ((index -= ST_VK_SHADERS) >= sizeof others / sizeof *others) return false;
+  *counts = others[index];
+  return true;
 }
 
 // ---- submission ---------------------------------------------------------------------------------------------------
@@ -160,6 +217,7 @@ static VkResult submit(st_queue *q) {
 // Submits what was recorded and waits.
 static void flush(st_queue *q) {
   if (!q->recording) return;
+  st_vk_settle(q);
   q->recording = false;
   VkResult result = submit(q);
   if (result == VK_ERROR_DEVICE_LOST) {
@@ -168,7 +226,7 @@ static void flush(st_queue *q) {
     pthread_mutex_unlock(&q->device->lock);
   }
   latch_result(q, q->device->traits.name, result);
-  q->counts.submissions++;
+  q->submissions++;
   q->epoch++;
   for (st_vk_upload *u = q->uploads; u; u = u->next) u->used = 0;
 }
@@ -201,11 +259,11 @@ static bool grow_readback(st_queue *q, uint64_t size) {
 
 setun_status st_vk_copy_out(st_queue *q, VkBuffer from, const VkBufferCopy *regions, uint32_t count, uint64_t bytes,
                             void *to, setun_error *err) {
-  if (grow_readback(q, bytes) && record(q)) {
+  if (grow_readback(q, bytes) && st_vk_begin(q)) {
     barrier(q, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_READ_BIT);
     q->device->vk.CmdCopyBuffer(q->commands, from, q->readback.buffer, count, regions);
     barrier(q, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
-    q->counts.read += bytes;
+    q->downloaded += bytes;
   }
   setun_status s = st_vk_finish(q, err);
   if (s == SETUN_OK) memcpy(to, q->readback.mapped, (size_t)bytes);
@@ -216,7 +274,7 @@ setun_status st_vk_copy_in(st_queue *q, VkBuffer to, const VkBufferCopy *regions
                            const void *from, setun_error *err) {
   enum { PIECE = 64 };
   uint64_t at = 0;
-  st_vk_upload *u = record(q) ? reserve(q, bytes, &at) : NULL;
+  st_vk_upload *u = st_vk_begin(q) ? reserve(q, bytes, &at) : NULL;
   if (u) {
     memcpy(u->buffer.mapped + at, from, (size_t)bytes);
     barrier(q, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT);
@@ -239,6 +297,46 @@ setun_status st_vk_read(st_queue *q, const st_array *a, uint32_t token, size_t n
 setun_status st_vk_write(st_queue *q, st_array *a, uint32_t token, size_t n, const float *in, setun_error *err) {
   const VkBufferCopy region = {.dstOffset = token * a->width * sizeof(float), .size = n * sizeof(float)};
   return n ? st_vk_copy_in(q, a->data.buffer, &region, 1, region.size, in, err) : st_vk_finish(q, err);
+}
+
+// ---- the largest number -------------------------------------------------------------------------------------------
+
+VkDeviceAddress st_vk_ended(st_queue *q) {
+  if (q->ended.size) return q->ended.address;
+  setun_error error = {SETUN_OK, ""};
+  setun_status s = st_vk_buffer_new(q->device, (2 + 2 * ST_VK_ENDED_GROUPS) * sizeof(uint32_t), ST_VK_LOCAL,
+                                    "a session's counts", &q->ended, &error);
+  latch(q, s, &error);
+  if (s != SETUN_OK || !record(q)) return 0;
+  const st_vk_access uses[] = {ST_VK_WRITES_TO(q->ended_use)};
+  st_vk_sync(q, uses, 1);
+  q->device->vk.CmdFillBuffer(q->commands, q->ended.buffer, 0, VK_WHOLE_SIZE, 0);
+  return q->ended.address;
+}
+
+setun_status st_vk_argmax(st_queue *q, const st_array *x, uint32_t n, uint32_t width, int32_t *ids, setun_error *err) {
+  enum { LOCAL = 128, LEAST = 1024 };
+  const st_vk_special special = {{st_vk_local(q->device, LOCAL)}};
+  uint32_t each = (width + ST_VK_ENDED_GROUPS - 1) / ST_VK_ENDED_GROUPS;
+  if (each < LEAST) each = LEAST;
+  uint32_t groups = (width + each - 1) / each;
+  setun_status s = SETUN_OK;
+  for (uint32_t t = 0; t < n && s == SETUN_OK; t++) {
+    struct {
+      VkDeviceAddress x, parts;
+      uint32_t width, each;
+    } push = {x->data.address + (VkDeviceAddress)t * x->width * sizeof(float), 0, width, each};
+    if (st_vk_begin(q) && (push.parts = st_vk_ended(q))) {
+      st_vk_op op = st_vk_op_of(ST_VK_ARGMAX, &special, &push, sizeof push, (st_vk_groups){groups, 1});
+      st_vk_op_uses(&op, ST_VK_READS(x));
+      st_vk_op_uses(&op, ST_VK_WRITES_TO(q->ended_use));
+      op.read = width * sizeof(float), op.written = sizeof(uint32_t);
+      st_vk_run(q, &op);
+    }
+    const VkBufferCopy region = {.srcOffset = sizeof(uint32_t), .size = sizeof *ids};
+    s = st_vk_copy_out(q, q->ended.buffer, &region, 1, sizeof *ids, &ids[t], err);
+  }
+  return s;
 }
 
 // ---- queues and arrays --------------------------------------------------------------------------------------------
@@ -289,6 +387,7 @@ void st_vk_queue_free(st_queue *q) {
   st_vk_buffer_free(d, &q->readback);
   st_vk_buffer_free(d, &q->codes);
   st_vk_buffer_free(d, &q->floats);
+  st_vk_buffer_free(d, &q->ended);
   if (q->fence) d->vk.DestroyFence(d->device, q->fence, NULL);
   if (q->pool) d->vk.DestroyCommandPool(d->device, q->pool, NULL);
   st_host_queue_close(&q->host);

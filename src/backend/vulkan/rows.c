@@ -22,8 +22,7 @@ typedef struct {
 static void each(st_queue *q, uint32_t operation, const st_array *x, const st_array *y, st_array *dst, uint32_t n,
                  uint32_t width, float value) {
   const st_vk_special special = {{st_vk_local(q->device, LOCAL), operation}};
-  const st_vk_access uses[] = {ST_VK_READS(x), ST_VK_READS(y), ST_VK_WRITES(dst)};
-  if (!st_vk_begin(q, uses, 3)) return;
+  if (!st_vk_begin(q)) return;
   const each_push push = {.x = x->data.address,
                           .y = y->data.address,
                           .dst = dst->data.address,
@@ -32,10 +31,24 @@ static void each(st_queue *q, uint32_t operation, const st_array *x, const st_ar
                           .dst_stride = (uint32_t)dst->width,
                           .width = width,
                           .value = value};
-  st_vk_dispatch(q, ST_VK_EACH, &special, &push, sizeof push, groups_of(q, width, n));
+  st_vk_op op = st_vk_op_of(ST_VK_EACH, &special, &push, sizeof push, groups_of(q, width, n));
+  uint64_t bytes = (uint64_t)n * width * sizeof(float);
+  st_vk_op_uses(&op, ST_VK_READS(x));
+  st_vk_op_uses(&op, ST_VK_READS(y));
+  st_vk_op_uses(&op, ST_VK_WRITES(dst));
+  op.read = operation == CLEAR ? 0 : x == y ? bytes : 2 * bytes;
+  op.written = bytes;
+  if (operation < SILU) {
+    st_vk_run(q, &op);
+    return;
+  }
+  st_vk_hold(q, ST_VK_HELD_GATE, &op);
+  q->held.dst = dst, q->held.n = n, q->held.width = width;
+  q->held.gate = x, q->held.up = y, q->held.fn = operation;
 }
 
 void st_vk_add(st_queue *q, st_array *x, const st_array *y, uint32_t n, uint32_t width, float scale) {
+  if (st_vk_add_held(q, x, y, n, width, scale)) return;
   each(q, ADD, x, y, x, n, width, scale);
 }
 
@@ -73,77 +86,43 @@ static rows_push push_of(const st_array *x, const st_array *dst, uint32_t width)
                      .width = width};
 }
 
-static void run_rows(st_queue *q, uint32_t operation, const rows_push *push, uint32_t rows) {
+static void run_rows(st_queue *q, uint32_t operation, const rows_push *push, uint32_t rows, const st_array *x,
+                     st_array *dst) {
   const st_vk_special special = {{st_vk_local(q->device, LOCAL), operation}};
-  st_vk_dispatch(q, ST_VK_ROWS, &special, push, sizeof *push, groups_of(q, push->width, rows));
+  st_vk_op op = st_vk_op_of(ST_VK_ROWS, &special, push, sizeof *push, groups_of(q, push->width, rows));
+  bool adds = operation == SCATTER_ADD;
+  uint64_t bytes = (uint64_t)push->width * sizeof(float) * (adds ? push->count : rows);
+  st_vk_op_uses(&op, ST_VK_READS(x));
+  if (adds) st_vk_op_uses(&op, ST_VK_READS(dst));
+  st_vk_op_uses(&op, ST_VK_WRITES(dst));
+  op.read = adds ? 2 * bytes : bytes;
+  op.written = bytes;
+  st_vk_run(q, &op);
 }
 
 void st_vk_gather(st_queue *q, const st_array *x, const uint32_t *tokens, uint32_t n, uint32_t width, st_array *dst) {
-  const st_vk_access uses[] = {ST_VK_READS(x), ST_VK_WRITES(dst)};
   rows_push push = push_of(x, dst, width);
-  if (!n || !st_vk_begin(q, uses, 2)) return;
+  if (!n || !st_vk_begin(q)) return;
   push.tokens = st_vk_upload_copy(q, tokens, n * sizeof *tokens);
-  run_rows(q, GATHER, &push, n);
+  run_rows(q, GATHER, &push, n, x, dst);
 }
 
 void st_vk_scatter_add(st_queue *q, st_array *x, const uint32_t *tokens, const float *weights, uint32_t n,
                        uint32_t width, const st_array *y) {
-  const st_vk_access uses[] = {ST_VK_READS(y), ST_VK_READS(x), ST_VK_WRITES(x)};
   rows_push push = push_of(y, x, width);
-  if (!n || !st_vk_begin(q, uses, 3)) return;
+  if (!n || !st_vk_begin(q)) return;
   push.tokens = st_vk_upload_copy(q, tokens, n * sizeof *tokens);
   push.weights = st_vk_upload_copy(q, weights, n * sizeof *weights);
   push.count = n;
-  run_rows(q, SCATTER_ADD, &push, 1);
+  run_rows(q, SCATTER_ADD, &push, 1, y, x);
 }
 
 void st_vk_copy_columns(st_queue *q, const st_array *x, uint32_t n, const st_columns *c, st_array *dst) {
-  const st_vk_access uses[] = {ST_VK_READS(x), ST_VK_WRITES(dst)};
   rows_push push = push_of(x, dst, c->n * c->count);
-  if (!st_vk_begin(q, uses, 2)) return;
+  if (!st_vk_begin(q)) return;
   push.count = c->n;
   push.from = c->from, push.from_step = c->from_step;
   push.to = c->to, push.to_step = c->to_step;
   push.pieces = c->count;
-  run_rows(q, COLUMNS, &push, n);
-}
-
-// ---- rotation -----------------------------------------------------------------------------------------------------
-
-typedef struct {
-  VkDeviceAddress x, dst, table, positions;
-  uint32_t x_stride, dst_stride, heads, head_dim, n_rot, rotates;
-} rope_push;
-
-// The tokens' positions in the table, one after the other. 0: out of memory, latched.
-static VkDeviceAddress positions_of(st_queue *q, const st_batch *batch, const st_rope_args *a) {
-  VkDeviceAddress address = 0;
-  uint32_t *to = st_vk_upload_new(q, batch->n_tokens * sizeof *to, &address), at = 0;
-  for (uint32_t i = 0; to && i < batch->n_runs; i++) {
-    for (uint32_t j = 0; j < batch->runs[i].n; j++) {
-      uint32_t position = batch->runs[i].position + j;
-      if (a->period) position %= a->period;
-      to[at++] = position < a->most ? position : a->most;
-    }
-  }
-  return to ? address : 0;
-}
-
-void st_vk_rope(st_queue *q, const st_array *x, const st_batch *batch, const st_rope_args *a, st_array *dst) {
-  const st_vk_access uses[] = {ST_VK_READS(x), ST_VK_WRITES(dst)};
-  const st_vk_special special = {{st_vk_local(q->device, LOCAL), a->interleaved}};
-  if (!a->table && dst == x) return;
-  if (!st_vk_begin(q, uses, 2)) return;
-  const rope_push push = {.x = x->data.address,
-                          .dst = dst->data.address,
-                          .table = a->table ? a->table->values.address : 0,
-                          .positions = positions_of(q, batch, a),
-                          .x_stride = (uint32_t)x->width,
-                          .dst_stride = (uint32_t)dst->width,
-                          .heads = a->heads,
-                          .head_dim = a->head_dim,
-                          .n_rot = a->n_rot,
-                          .rotates = a->table != NULL};
-  uint64_t each_head = a->head_dim - a->n_rot / 2;
-  st_vk_dispatch(q, ST_VK_ROPE, &special, &push, sizeof push, groups_of(q, each_head * a->heads, batch->n_tokens));
+  run_rows(q, COLUMNS, &push, n, x, dst);
 }

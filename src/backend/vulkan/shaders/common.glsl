@@ -15,6 +15,10 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Words {
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats {
   float f[];
 };
+// What one workgroup of a dispatch writes and another reads.
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer SharedFloats {
+  float f[];
+};
 
 // ---- exact numbers ------------------------------------------------------------------------------------------------
 

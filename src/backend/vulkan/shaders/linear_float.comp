@@ -11,6 +11,7 @@ layout(constant_id = 1) const uint TILE = 1;
 layout(push_constant) uniform Push {
   Floats x;
   Outs outs;
+  Words tail, counter; // only of int8 products
   uint count, group, x_stride, columns, row_words, tokens, block;
 };
 
@@ -47,8 +48,7 @@ void main() {
 #if ROW_SCALES
         sum *= o.scales.f[row];
 #endif
-        if (o.has_bias != 0) sum += o.bias.f[row];
-        o.dst.f[(first + t) * o.dst_stride + row] = sum;
+        put_out(o, row, first + t, sum);
       }
     }
   }

@@ -1,15 +1,29 @@
-// Products of ternary weights with int8 tokens (prepare.comp): a subgroup takes a row for TILE tokens; sums are exact.
+// Products of ternary weights with int8 tokens (prepare.glsl): a subgroup takes a row for TILE tokens; sums are exact.
+// The workgroup that ends last may prepare the next product's input from the results of all: `tail`.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "dot.glsl"
+#include "reduce.glsl"
+#include "rms.glsl"
+#include "prepare.glsl"
 #include "outputs.glsl"
 
 layout(constant_id = 1) const uint TILE = 1;
+layout(constant_id = 2) const uint TAILED = 0; // of one token, in one dispatch
+
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Tail {
+  Preparation preparation;
+};
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Count {
+  uint ended; // workgroups; 0 before a dispatch and after it
+};
 
 layout(push_constant) uniform Push {
   Words x;
   Outs outs;
+  Tail tail;
+  Count counter;
   uint count, group, x_stride, columns, row_words, tokens, block;
 };
 
@@ -54,8 +68,20 @@ void store(Out o, uint row, uint token, float sum, float scale) {
   uint at = token * (x_stride + 4) + x_stride;
   precise float y = quotient(sum, uintBitsToFloat(x.w[at]), uintBitsToFloat(x.w[at + 1]));
   y *= scale;
-  if (o.has_bias != 0) y += o.bias.f[row];
-  o.dst.f[token * o.dst_stride + row] = y;
+  put_out(o, row, token, y);
+}
+
+shared uint ended_before;
+
+void run_tail() {
+  memoryBarrierBuffer();
+  barrier();
+  if (gl_LocalInvocationID.x == 0) ended_before = atomicAdd(counter.ended, 1);
+  barrier();
+  if (ended_before + 1 != gl_NumWorkGroups.x) return;
+  memoryBarrierBuffer();
+  if (gl_LocalInvocationID.x == 0) counter.ended = 0;
+  prepare_token(tail.preparation, 0, 0);
 }
 
 void main() {
@@ -96,4 +122,5 @@ void main() {
     }
 #endif
   }
+  if (TAILED != 0) run_tail();
 }

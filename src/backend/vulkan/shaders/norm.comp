@@ -5,7 +5,8 @@
 #include "rms.glsl"
 
 layout(push_constant) uniform Push {
-  Floats x, norm, dst;
+  SharedFloats x;
+  Floats norm, dst;
   uint x_stride, dst_stride, width, tokens;
   float eps;
 };

@@ -1,7 +1,7 @@
 // 1 / sqrt(mean(x^2) + eps) in the CPU's order: element i is added in lane i mod 16, then lanes 8, 4, 2 and 1 apart.
 shared float rms_lanes[16];
 
-float inverse_rms(Floats x, uint first, uint n, float eps) {
+float inverse_rms(SharedFloats x, uint first, uint n, float eps) {
   uint lane = gl_LocalInvocationID.x;
   if (lane < 16) {
     precise float sum = 0;
