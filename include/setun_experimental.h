@@ -4,6 +4,7 @@
 #define SETUN_EXPERIMENTAL_H
 
 #include "setun_model.h"
+#include "setun_session.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,6 +22,23 @@ typedef struct setun_device_info {
 
 /* A device of this machine, by index from 0 on: the CPU, then GPUs. SETUN_ERROR_LIMIT: past the last. */
 SETUN_API setun_status setun_get_device(size_t index, setun_device_info *device_info, setun_error *error);
+
+/* What a device did for one kind of operation since a session was made, counted by the library: how often it began one,
+ * how often it waited for others first, and the bytes that it read and wrote, of each buffer once. */
+typedef struct setun_device_work {
+  size_t size; /* of this struct */
+  uint64_t dispatches, barriers, read, written;
+  char name[32];
+} setun_device_work;
+
+/* By index from 0 on; also what was submitted, and copied between the host and the device. SETUN_ERROR_LIMIT: past the
+ * last; the CPU counts nothing. */
+SETUN_API setun_status setun_session_get_device_work(const setun_session *session, size_t index,
+                                                     setun_device_work *device_work, setun_error *error);
+/* Like setun_session_eval for at least one token, but of the last token's logits only the index of the largest, the
+ * first of equal ones, leaves the device: 4 bytes. setun_session_logits is NULL afterwards. */
+SETUN_API setun_status setun_session_eval_greedy(setun_session *session, const setun_token *ids, size_t n,
+                                                 setun_token *largest, setun_error *error);
 
 /* ---- synthetic models (experimental) ---------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 // The command `bench`: speed, compared with this machine's limits.
 #include "bench_compare.h"
+#include "bench_count.h"
 #include "bench_sequences.h"
 #include "commands.h"
 #include "interrupt.h"
@@ -15,7 +16,7 @@ typedef struct bench_options {
   compute_options compute;
   int64_t prefill, decode, depth, sequences, repeats;
   uint64_t buffer;
-  bool json, compare_isas, compare_threads;
+  bool json, count, compare_isas, compare_threads;
   const char *shape, *format, *head, *save;
   optional_seed seed;
 } bench_options;
@@ -43,6 +44,9 @@ static const option rows[] = {
      "name those that are slower than a lesser one"},
     {0, "compare-threads", OPTION_FLAG, AT(compare_threads), NULL, 0, 0,
      "the same with 1, 2, 4 threads and so on up to one for each processor"},
+    {0, "count", OPTION_FLAG, AT(count), NULL, 0, 0,
+     "instead count what a GPU (--device) does for one decoded token after --depth others: dispatches, barriers and bytes by "
+     "operation, beside the bytes of the model's weights and cache"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };
 
@@ -412,6 +416,16 @@ static int compare_speeds(const char *name, bench_options *o) {
   return status;
 }
 
+static int count(const char *name, const setun_model *model, const bench_options *o) {
+  size_t n = (size_t)o->depth + 2;
+  setun_token *ids = malloc(n * sizeof *ids);
+  if (!ids) return failure("out of memory for %zu ids", n);
+  fill_ids(ids, (int64_t)n, model_info(model).n_vocab);
+  int status = count_token(name, model, &o->compute, &(count_work){(uint32_t)o->depth, ids, o->json});
+  free(ids);
+  return status;
+}
+
 static int run(const command *self, int argc, char **argv) {
   bench_options o = {.repeats = 3, .depth = 1};
   setun_model *model = NULL;
@@ -428,6 +442,9 @@ static int run(const command *self, int argc, char **argv) {
   if (o.compare_threads && (o.sequences || o.compute.threads || o.save)) {
     return usage_error(self, "--compare-threads excludes --threads, --sequences and --save");
   }
+  if (o.count && (o.sequences || o.compare_isas || o.compare_threads)) {
+    return usage_error(self, "--count excludes --sequences, --compare-isa and --compare-threads");
+  }
   o.compute.n_ctx = (uint32_t)most_of(o.prefill ? o.prefill : 512, o.depth + (o.decode ? o.decode : 64));
   if (o.compare_isas || o.compare_threads) return compare_speeds(o.shape ? o.shape : argv[1], &o);
   if (o.sequences) {
@@ -441,6 +458,11 @@ static int run(const command *self, int argc, char **argv) {
     return failed_status();
   }
   choose_counts(model, &o);
+  if (o.count) {
+    status = count(o.shape ? o.shape : argv[1], model, &o);
+    setun_model_free(model);
+    return status ? status : finish_output();
+  }
   status = measure(o.shape ? o.shape : argv[1], model, &o);
   return status ? status : finish_output();
 }

@@ -15,6 +15,22 @@ static const st_backend *device_at(size_t index, size_t *own, st_device_facts *f
   return NULL;
 }
 
+setun_status setun_session_get_device_work(const setun_session *session, size_t index, setun_device_work *device_work,
+                                           setun_error *error) {
+  st_op_counts counts;
+  setun_device_work found = {0};
+  ST_NEED(session);
+  setun_status s = st_check_struct(device_work, sizeof found, "device_work", error);
+  if (s != SETUN_OK) return s;
+  if (!st_session_device_work(session->inner, index, &counts)) {
+    return st_fail(error, SETUN_ERROR_LIMIT, "index: past the last operation that is counted");
+  }
+  found.dispatches = counts.dispatches, found.barriers = counts.barriers;
+  found.read = counts.read, found.written = counts.written;
+  snprintf(found.name, sizeof found.name, "%s", counts.name);
+  return ST_FILL(device_work, &found);
+}
+
 setun_status setun_get_device(size_t index, setun_device_info *device_info, setun_error *error) {
   size_t own;
   st_device_facts facts;

@@ -86,6 +86,16 @@ setun_status setun_session_eval(setun_session *session, const setun_token *ids, 
   return s == SETUN_OK ? st_session_eval(session->inner, ids, n, &own, error) : s;
 }
 
+setun_status setun_session_eval_greedy(setun_session *session, const setun_token *ids, size_t n, setun_token *largest,
+                                       setun_error *error) {
+  ST_DEFAULT_FLOAT_MODES;
+  ST_NEED(session);
+  ST_NEED_ARRAY(ids, n);
+  ST_NEED(largest);
+  if (!n) return st_fail(error, SETUN_ERROR_ARGUMENT, "n: expected at least 1 token, found 0");
+  return st_session_eval_greedy(session->inner, ids, n, largest, error);
+}
+
 const float *setun_session_logits(const setun_session *session) {
   return session ? st_session_logits(session->inner) : NULL;
 }

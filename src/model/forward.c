@@ -470,7 +470,8 @@ static setun_status multiply_pieces(st_run *r, uint32_t n, setun_error *err) {
   return s;
 }
 
-setun_status st_run_logits(st_run *r, const uint32_t *rows, uint32_t n, uint32_t left, float *out, setun_error *err) {
+// The logits of these tokens, in r->logits; `left` more follow.
+static setun_status make_logits(st_run *r, const uint32_t *rows, uint32_t n, uint32_t left, setun_error *err) {
   const st_model *m = r->model;
   m->backend->gather(r->queue, r->x, rows, n, m->h.n_embd, r->branch); // `branch` is unused between passes
   if (m->n_head) {
@@ -482,8 +483,22 @@ setun_status st_run_logits(st_run *r, const uint32_t *rows, uint32_t n, uint32_t
     const st_product head = {&m->output, r->logits, 0};
     st_multiply(r, r->branch, 0, n, m->output_norm, &head, 1);
   }
+  return SETUN_OK;
+}
+
+// Scaling and capping keep the order of logits.
+setun_status st_run_largest(st_run *r, uint32_t row, int32_t *id, setun_error *err) {
+  const st_model *m = r->model;
+  setun_status s = make_logits(r, &row, 1, 0, err);
+  return s == SETUN_OK ? m->backend->argmax(r->queue, r->logits, 1, m->h.n_vocab, id, err) : s;
+}
+
+setun_status st_run_logits(st_run *r, const uint32_t *rows, uint32_t n, uint32_t left, float *out, setun_error *err) {
+  const st_model *m = r->model;
+  setun_status s = make_logits(r, rows, n, left, err);
+  if (s != SETUN_OK) return s;
   size_t all = (size_t)n * m->h.n_vocab;
-  setun_status s = m->backend->read(r->queue, r->logits, 0, all, out, err);
+  s = m->backend->read(r->queue, r->logits, 0, all, out, err);
   if (s != SETUN_OK) return s;
   if (m->h.logit_scale != 1.0f) {
     for (size_t i = 0; i < all; i++) out[i] *= m->h.logit_scale;

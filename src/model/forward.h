@@ -92,6 +92,9 @@ typedef struct st_pass {
 setun_status st_run_tokens(st_run *run, const int32_t *ids, const st_batch *batch, const st_pass *pass,
                            setun_error *err);
 
+// The index of the largest of these logits, without the others, for one token; -1: one of them is not finite.
+setun_status st_run_largest(st_run *run, uint32_t row, int32_t *id, setun_error *err);
+
 // The parts of a pass of models whose weights are all resident: the embedding of a batch's tokens, to run->x, and one
 // layer, from run->x to run->x.
 setun_status st_run_embed(st_run *run, const int32_t *ids, uint32_t n, setun_error *err);

@@ -183,6 +183,23 @@ setun_status st_session_eval(st_session *s, const setun_token *ids, size_t n, co
   return status;
 }
 
+setun_status st_session_eval_greedy(st_session *s, const setun_token *ids, size_t n, setun_token *largest,
+                                    setun_error *err) {
+  const setun_batch_entry entry = {.sequence = s->sequence, .logits = SETUN_LOGITS_LAST, .ids = ids, .n = n};
+  setun_token found = 0;
+  drop_drafts(s);
+  st_context_seek_largest(s->context, &found);
+  setun_status status = st_context_eval(s->context, &entry, 1, NULL, err);
+  st_context_seek_largest(s->context, NULL);
+  s->has_logits = false;
+  if (status == SETUN_OK) *largest = found;
+  return status;
+}
+
+bool st_session_device_work(const st_session *s, size_t index, st_op_counts *counts) {
+  return st_context_device_work(s->context, index, counts);
+}
+
 setun_status st_session_adapt(st_session *s, const st_adapting *adapting, setun_error *err) {
   drop_drafts(s);
   setun_status status = st_context_adapt_sequence(s->context, s->sequence, adapting, err);

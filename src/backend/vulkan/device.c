@@ -102,6 +102,7 @@ static setun_status device_new(const st_device_options *options, st_device **dev
   if (s == SETUN_OK) s = make_device(d, err);
   if (s == SETUN_OK) s = st_vk_pipelines_open(d, err);
   if (s == SETUN_OK) s = st_vk_queue_new(d, &(st_queue_options){.threads = 1, .n_batch = 1}, &d->transfer, err);
+  if (s == SETUN_OK) s = st_vk_check(d, options->distrusted, err);
   if (s == SETUN_OK) {
     *device = d;
   } else {

@@ -1,6 +1,6 @@
 // The types of the Vulkan backend, shared by its files: vk.c opens the loader, device.c a device, memory.c its buffers,
-// pipelines.c its shaders; matrix.c packs weights; queue.c records and submits work; linear.c, rows.c and attention.c
-// are the operations.
+// pipelines.c its shaders; matrix.c packs weights; queue.c records and submits work; linear.c, rows.c, heads.c
+// and attention.c are the operations, which check.c compares with the CPU's.
 //
 // Shaders take addresses of memory, not bindings, so that a buffer may be of any size and nothing is bound but a
 // pipeline and push constants.
@@ -78,6 +78,7 @@ struct st_device {
   VkPhysicalDeviceMemoryProperties memory;
   VkPipelineLayout layout;
   VkPipelineCache cache;
+  uint32_t lost_forms; // bits by st_vk_form, of forms that it computes wrongly
   bool tails; // a product's last workgroup may prepare the next one
   st_log log;
   // The following are guarded by `lock`, which is held for a submission, but not while one is waited for.
@@ -283,10 +284,18 @@ setun_status st_vk_matrix_write(st_dmatrix *matrix, const st_matrix_rows *rows, 
 void st_vk_matrix_borrow(st_dmatrix *matrix, void *codes);
 void st_vk_matrix_free(st_dmatrix *matrix);
 uint64_t st_vk_matrix_bytes(const st_dmatrix *matrix);
+// A description of weights that are kept in the form and, for int8, multiplied by such tokens. False: there is none.
+bool st_vk_desc_of(st_vk_form form, bool int8, st_matrix_desc *desc);
 setun_status st_vk_vector_new(st_device *device, const float *values, size_t n, st_dvector **vector, setun_error *err);
 void st_vk_vector_free(st_dvector *vector);
 // The address of a matrix's codes; borrowed ones are uploaded first. 0: out of memory, latched.
 VkDeviceAddress st_vk_matrix_codes(st_queue *queue, const st_dmatrix *matrix);
+
+// ---- check.c ------------------------------------------------------------------------------------------------------
+
+// Compares results with the CPU's. SETUN_ERROR_UNSUPPORTED: the device cannot be used. `distrusted` is for tests: the name
+// of what counts as different; NULL: nothing.
+setun_status st_vk_check(st_device *device, const char *distrusted, setun_error *err);
 
 // ---- operations ---------------------------------------------------------------------------------------------------
 

@@ -12,16 +12,31 @@
 enum { TRITS_OF_2 = 16, TRITS_OF_5 = 20 }; // columns of a word
 
 // The form in which rows are written; borrowed codes keep it.
-static st_vk_form written_form(const st_format *f) {
+static st_vk_form written_form(uint32_t lost, const st_format *f) {
   if (st_format_is_ternary(f)) return f->scales == ST_SCALE_BLOCK ? ST_VK_BLOCKS2 : ST_VK_TRITS2;
   if (!st_format_is_float(f) || f->block_bytes != sizeof(uint16_t)) return ST_VK_F32;
-  return f->ops->exponent == 0x7C00 ? ST_VK_F16 : ST_VK_BF16; // the bits of half precision's exponent
+  st_vk_form form = f->ops->exponent == 0x7C00 ? ST_VK_F16 : ST_VK_BF16; // the bits of half precision's exponent
+  return lost >> form & 1 ? ST_VK_F32 : form;
 }
 
-static st_vk_form form_of(const st_matrix_desc *desc) {
-  st_vk_form form = written_form(desc->format);
+static st_vk_form form_of(uint32_t lost, const st_matrix_desc *desc) {
+  st_vk_form form = written_form(lost, desc->format);
   bool five = form == ST_VK_TRITS2 && desc->precision == ST_PRECISION_INT8 && desc->ownership == ST_OWNED;
-  return five ? ST_VK_TRITS5 : form;
+  return five && !(lost >> ST_VK_TRITS5 & 1) ? ST_VK_TRITS5 : form;
+}
+
+// That with the smallest blocks.
+bool st_vk_desc_of(st_vk_form form, bool int8, st_matrix_desc *desc) {
+  st_matrix_desc one = {.shape = desc->shape, .precision = int8 ? ST_PRECISION_INT8 : ST_PRECISION_FLOAT};
+  uint32_t least = UINT32_MAX;
+  for (int i = 0; i < 2 * ST_FORMAT_COUNT; i++) {
+    one.format = st_format_get((st_format_id)(i / 2));
+    one.ownership = i % 2 ? ST_BORROWED : ST_OWNED;
+    if ((int8 && !st_format_is_ternary(one.format)) || form_of(0, &one) != form || one.format->block >= least) continue;
+    *desc = one;
+    least = one.format->block;
+  }
+  return least < UINT32_MAX;
 }
 
 static uint64_t words_of(st_vk_form form, uint64_t columns, uint32_t block) {
@@ -36,9 +51,9 @@ static uint64_t words_of(st_vk_form form, uint64_t columns, uint32_t block) {
   return 0;
 }
 
-static st_rows rows_of(const st_format *f) {
+static st_rows rows_of(uint32_t lost, const st_format *f) {
   if (st_format_is_ternary(f)) return ST_ROWS_TRITS;
-  return written_form(f) == ST_VK_F32 && !(st_format_is_float(f) && f->block_bytes == sizeof(float)) ? ST_ROWS_FLOAT
+  return written_form(lost, f) == ST_VK_F32 && !(st_format_is_float(f) && f->block_bytes == sizeof(float)) ? ST_ROWS_FLOAT
                                                                                                      : ST_ROWS_BYTES;
 }
 
@@ -52,13 +67,12 @@ static uint64_t bytes_of(st_vk_form form, const st_matrix_desc *desc) {
 
 st_matrix_info st_vk_matrix_info(const st_device *d, const st_matrix_desc *desc) {
   st_matrix_desc owned = *desc;
-  st_vk_form written = written_form(desc->format);
-  (void)d;
+  st_vk_form written = written_form(d->lost_forms, desc->format);
   owned.ownership = ST_OWNED;
   return (st_matrix_info){.codes = bytes_of(written, desc),
-                          .own = bytes_of(form_of(&owned), desc),
+                          .own = bytes_of(form_of(d->lost_forms, &owned), desc),
                           .beside = has_row_scales(written) ? desc->shape.rows * sizeof(float) : 0,
-                          .rows = rows_of(desc->format),
+                          .rows = rows_of(d->lost_forms, desc->format),
                           .row_unit = 1};
 }
 
@@ -71,7 +85,7 @@ void st_vk_matrix_free(st_dmatrix *m) {
 
 setun_status st_vk_matrix_new(st_device *d, const st_matrix_desc *desc, st_dmatrix **matrix, setun_error *err) {
   enum { MOST = 1 << 30 }; // shaders count words and columns in 32 bits with a sign
-  st_vk_form form = form_of(desc);
+  st_vk_form form = form_of(d->lost_forms, desc);
   uint64_t words = words_of(form, desc->shape.columns, desc->format->block), all;
   if (!st_mul_u64(words, desc->shape.rows, &all) || all > MOST || desc->shape.rows > MOST) {
     return st_fail(err, SETUN_ERROR_LIMIT, "%s: a matrix of %llu x %llu is too large for the device", d->traits.name,

@@ -159,6 +159,9 @@ st_vk_traits st_vk_traits_of(const st_vk *vk, VkPhysicalDevice device) {
     t.most_invocations = p.properties.limits.maxComputeWorkGroupSize[0];
   t.most_groups = p.properties.limits.maxComputeWorkGroupCount[0];
   t.most_allocation = p11.maxMemoryAllocationSize;
+  const uint32_t versions[] = {p.properties.vendorID, p.properties.deviceID, p.properties.driverVersion};
+  memcpy(t.identity, p.properties.pipelineCacheUUID, VK_UUID_SIZE);
+  memcpy(t.identity + VK_UUID_SIZE, versions, sizeof versions);
   check(&t, p.properties.apiVersion, &f12, &p11);
   return t;
 }

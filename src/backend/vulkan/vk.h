@@ -26,6 +26,7 @@ bool st_vk_load_device(st_vk *vk, VkDevice device);
 enum { ST_VK_DEVICES = 16 };
 uint32_t st_vk_devices(const st_vk *vk, VkPhysicalDevice devices[ST_VK_DEVICES]);
 
+enum { ST_VK_IDENTITY = VK_UUID_SIZE + 3 * sizeof(uint32_t) };
 // The features of a physical device that shaders use.
 typedef struct st_vk_traits {
   char name[VK_MAX_PHYSICAL_DEVICE_NAME_SIZE];
@@ -37,6 +38,7 @@ typedef struct st_vk_traits {
   bool dots;                              // sums of four products of bytes are one instruction
   uint32_t most_invocations, most_groups; // of a workgroup; of a dispatch, in its first dimension
   uint64_t most_allocation;
+  uint8_t identity[ST_VK_IDENTITY]; // of the device and its driver's version
 } st_vk_traits;
 st_vk_traits st_vk_traits_of(const st_vk *vk, VkPhysicalDevice device);
 

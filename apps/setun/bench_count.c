@@ -1,0 +1,127 @@
+// The command `bench --count`: dispatches, barriers and bytes of one decoded token by operation, beside the bytes that
+// the model's weights and cache require.
+#include "bench_count.h"
+
+#include "output.h"
+
+#include <string.h>
+
+enum { OPERATIONS_MOST = 64 };
+
+typedef struct counted {
+  setun_device_work of[OPERATIONS_MOST];
+  size_t n;
+} counted;
+
+static void count(const setun_session *session, counted *c) {
+  for (c->n = 0; c->n < OPERATIONS_MOST; c->n++) {
+    c->of[c->n].size = sizeof *c->of;
+    if (setun_session_get_device_work(session, c->n, &c->of[c->n], NULL) != SETUN_OK) return;
+  }
+}
+
+static void subtract(counted *c, const counted *before) {
+  for (size_t i = 0; i < c->n; i++) {
+    setun_device_work *w = &c->of[i];
+    const setun_device_work *b = &before->of[i];
+    w->dispatches -= b->dispatches, w->barriers -= b->barriers, w->read -= b->read, w->written -= b->written;
+  }
+}
+
+// Those after the operations: submissions, and copies.
+enum { OTHERS = 3 };
+
+static setun_device_work total(const counted *c) {
+  setun_device_work all = {0};
+  for (size_t i = 0; i + OTHERS < c->n; i++) {
+    const setun_device_work *w = &c->of[i];
+    all.dispatches += w->dispatches, all.barriers += w->barriers, all.read += w->read, all.written += w->written;
+  }
+  return all;
+}
+
+static void print_row_json(const char *name, const setun_device_work *w) {
+  print_text("{\"name\": \"%s\", \"dispatches\": %llu, \"barriers\": %llu, \"read\": %llu, \"written\": %llu}", name,
+             (unsigned long long)w->dispatches, (unsigned long long)w->barriers, (unsigned long long)w->read,
+             (unsigned long long)w->written);
+}
+
+static void print_row(const char *name, const setun_device_work *w) {
+  print_text("%-22s %10llu %8llu %14llu %14llu\n", name, (unsigned long long)w->dispatches,
+             (unsigned long long)w->barriers, (unsigned long long)w->read, (unsigned long long)w->written);
+}
+
+typedef struct least {
+  uint64_t weights, cache;
+  uint32_t n_layer;
+} least;
+
+static void print_counts_json(const counted *c, const least *l) {
+  setun_device_work all = total(c);
+  print_text("{\"operations\": [");
+  for (size_t i = 0, shown = 0; i + OTHERS < c->n; i++) {
+    if (!c->of[i].dispatches) continue;
+    print_text("%s", shown++ ? ",\n " : "");
+    print_row_json(c->of[i].name, &c->of[i]);
+  }
+  print_text("],\n \"total\": ");
+  print_row_json("total", &all);
+  const setun_device_work *others = c->of + c->n - OTHERS;
+  print_text(",\n \"layers\": %u, \"dispatches_per_layer\": %llu, \"submissions\": %llu, \"bytes_to_device\": %llu, "
+             "\"bytes_back\": %llu,\n \"least_bytes\": %llu, \"weight_bytes\": %llu, \"cache_bytes\": %llu, ",
+             l->n_layer, (unsigned long long)(all.dispatches / l->n_layer), (unsigned long long)others[0].dispatches,
+             (unsigned long long)others[1].written, (unsigned long long)others[2].read,
+             (unsigned long long)(l->weights + l->cache), (unsigned long long)l->weights,
+             (unsigned long long)l->cache);
+  print_text("\"above_least\": ");
+  print_json_number((double)(all.read + all.written) / (double)(l->weights + l->cache) - 1);
+  print_text("}\n");
+}
+
+static void print_counts(const counted *c, const least *l) {
+  setun_device_work all = total(c);
+  const setun_device_work *others = c->of + c->n - OTHERS;
+  print_text("%-22s %10s %8s %14s %14s\n", "operation", "dispatches", "barriers", "bytes read", "bytes written");
+  for (size_t i = 0; i + OTHERS < c->n; i++) {
+    if (c->of[i].dispatches) print_row(c->of[i].name, &c->of[i]);
+  }
+  print_row("total", &all);
+  print_text("%llu dispatches for each of %u layers, %llu others; %llu submission%s, %llu bytes to the device, %llu back\n",
+             (unsigned long long)(all.dispatches / l->n_layer), l->n_layer,
+             (unsigned long long)(all.dispatches % l->n_layer), (unsigned long long)others[0].dispatches,
+             plural(others[0].dispatches), (unsigned long long)others[1].written, (unsigned long long)others[2].read);
+  print_text("least: %llu bytes of weights and %llu of the cache; read and written %.2f %% above\n",
+             (unsigned long long)l->weights, (unsigned long long)l->cache,
+             100 * ((double)(all.read + all.written) / (double)(l->weights + l->cache) - 1));
+}
+
+// The first token after the others makes buffers and pipelines; the second is counted.
+static setun_status decode(setun_session *session, const count_work *work, counted *c, setun_error *error) {
+  counted before;
+  setun_token largest;
+  setun_status s = setun_session_eval(session, work->ids, work->depth, NULL, error);
+  if (s == SETUN_OK) s = setun_session_eval_greedy(session, work->ids + work->depth, 1, &largest, error);
+  count(session, &before);
+  if (s == SETUN_OK) s = setun_session_eval_greedy(session, work->ids + work->depth + 1, 1, &largest, error);
+  count(session, c);
+  if (s == SETUN_OK) subtract(c, &before);
+  return s;
+}
+
+int count_token(const char *name, const setun_model *model, const compute_options *compute, const count_work *work) {
+  setun_session *session = NULL;
+  setun_error error;
+  counted c;
+  if (!open_session(name, model, compute, work->depth + 2, &session)) return 1;
+  setun_model_info info = model_info(model);
+  setun_status s = decode(session, work, &c, &error);
+  const least l = {info.bytes_per_token, setun_session_cache_bytes(session, work->depth + 2), info.n_layer};
+  setun_session_free(session);
+  if (s != SETUN_OK) return report(&error);
+  if (c.n <= OTHERS) return failure("--count: expected a GPU (--device), found the CPU, whose work is not counted");
+  if (work->json)
+    print_counts_json(&c, &l);
+  else
+    print_counts(&c, &l);
+  return 0;
+}

@@ -1,0 +1,328 @@
+// The check at start: small products of each form, and each other operation, are compared with the CPU's scalar kernels.
+// Some drivers compute something else. What differs is not used, which is logged; a device is refused where nothing else
+// can be used in its place. A device is checked once in a process.
+#include "backend/vulkan/device.h"
+
+#include "base/memory.h"
+#include "base/random.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+extern const st_backend st_backend_vulkan;
+
+enum { TOKENS = 5, WIDTH = 256, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 48, POSITIONS = 70 };
+
+// One of the two devices that are compared, with what a trial makes on it.
+typedef struct {
+  const st_backend *b;
+  st_device *device;
+  st_queue *queue;
+  st_dmatrix *matrix;
+  st_dvector *norm, *table;
+  st_array *x, *y, *z;
+  st_cache *cache;
+  uint8_t *codes; // of the borrowed matrix
+  float *out;     // [n_out] the results
+  size_t n_out;
+} side;
+
+typedef struct {
+  st_device *d, *cpu;
+  const char *distrusted; // for tests: what counts as different; NULL: nothing
+  setun_status status;    // of what is not a difference
+  setun_error *err;
+} trials;
+
+static void close_side(side *s) {
+  const st_backend *b = s->b;
+  st_array *arrays[] = {s->x, s->y, s->z};
+  for (int i = 0; i < 3; i++) {
+    if (arrays[i]) b->array_free(arrays[i]);
+  }
+  if (s->cache) b->cache_free(s->cache);
+  if (s->norm) b->vector_free(s->norm);
+  if (s->table) b->vector_free(s->table);
+  if (s->matrix) b->matrix_free(s->matrix);
+  if (s->queue) b->queue_free(s->queue);
+  st_free(s->codes);
+  st_free(s->out);
+}
+
+// Arrays of random numbers, the same on each side.
+static setun_status open_arrays(side *s, setun_error *err) {
+  static const st_queue_options options = {.threads = 1, .n_batch = POSITIONS};
+  st_array **arrays[] = {&s->x, &s->y, &s->z};
+  float *numbers = s->out = st_malloc((size_t)4 * POSITIONS * WIDTH, sizeof *s->out);
+  st_random r;
+  st_random_seed(&r, 7);
+  for (size_t i = 0; numbers && i < POSITIONS * WIDTH; i++) numbers[i] = (float)st_random_unit(&r) * 2 - 1;
+  if (!numbers) return st_fail_memory(err, "the check of a device");
+  setun_status status = s->b->queue_new(s->device, &options, &s->queue, err);
+  for (int i = 0; i < 3 && status == SETUN_OK; i++) {
+    status = s->b->array_new(s->queue, POSITIONS, WIDTH, arrays[i], err);
+    if (status == SETUN_OK) status = s->b->write(s->queue, *arrays[i], 0, POSITIONS * WIDTH, numbers, err);
+  }
+  if (status == SETUN_OK) status = s->b->vector_new(s->device, numbers, WIDTH, &s->norm, err);
+  if (status == SETUN_OK) status = s->b->vector_new(s->device, numbers, POSITIONS * HEAD_DIM, &s->table, err);
+  return status;
+}
+
+// Adds the first n tokens of an array to the results.
+static setun_status take(side *s, const st_array *a, uint32_t n, setun_error *err) {
+  float *to = s->out + s->n_out;
+  s->n_out += (size_t)n * WIDTH;
+  return s->b->read(s->queue, a, 0, (size_t)n * WIDTH, to, err);
+}
+
+// The largest difference of the results, relative to the largest number.
+static bool differ(const side *a, const side *b, double allowed) {
+  double most = 0, largest = 0;
+  for (size_t i = 0; i < a->n_out; i++) {
+    double off = fabs((double)a->out[i] - b->out[i]), size = fabs((double)b->out[i]);
+    if (!(off <= most)) most = off; // also where it is not a number
+    if (size > largest) largest = size;
+  }
+  return !(most <= allowed * largest);
+}
+
+// Runs a trial on the device and on the CPU; true where the results differ.
+typedef setun_status (*trial_fn)(side *s, const void *what, setun_error *err);
+static bool compare(trials *t, const char *name, trial_fn run, const void *what, double allowed) {
+  side sides[] = {{.b = &st_backend_vulkan, .device = t->d}, {.b = st_backend_at(0), .device = t->cpu}};
+  for (int i = 0; i < 2 && t->status == SETUN_OK; i++) t->status = run(&sides[i], what, t->err);
+  bool different = t->status == SETUN_OK && differ(&sides[0], &sides[1], allowed);
+  for (int i = 0; i < 2; i++) close_side(&sides[i]);
+  return t->status == SETUN_OK && (different || (t->distrusted && !strcmp(t->distrusted, name)));
+}
+
+// ---- products -----------------------------------------------------------------------------------------------------
+
+// Random trits and scales.
+static void make_trits(st_random *r, int8_t *trits, float *scales) {
+  for (size_t i = 0; i < WIDTH * WIDTH; i++) {
+    trits[i] = (int8_t)((int)(st_random_u64(r) % 3) - 1);
+    scales[i] = 0.5f + (float)(st_random_u64(r) % 256) / 256; // half precision holds it
+  }
+}
+
+// Random numbers in the format, as the matrix takes them: as stored, or as floats.
+static void make_numbers(st_random *r, const st_format *f, st_rows rows, float *numbers, void *stored) {
+  const st_shape shape = {WIDTH, WIDTH};
+  const st_strip all = st_format_locate(f, shape, 0, WIDTH);
+  for (size_t i = 0; i < WIDTH * WIDTH; i++) numbers[i] = (float)st_random_unit(r) * 2 - 1;
+  f->ops->encode(f, shape, &all, numbers, stored);
+  if (rows == ST_ROWS_FLOAT) f->ops->decode(f, shape, &all, stored, numbers);
+}
+
+static setun_status fill(side *s, const st_matrix_desc *desc, setun_error *err) {
+  st_rows rows = s->b->matrix_info(s->device, desc).rows;
+  size_t n = WIDTH * WIDTH;
+  float *numbers = st_malloc(n, sizeof *numbers);
+  void *stored = st_malloc(n, sizeof(float));
+  st_matrix_rows all = {.count = WIDTH, .data = rows == ST_ROWS_FLOAT ? (void *)numbers : stored};
+  st_random r;
+  st_random_seed(&r, 11);
+  setun_status status = numbers && stored ? SETUN_OK : st_fail_memory(err, "the check of a device");
+  if (status == SETUN_OK && rows == ST_ROWS_TRITS) {
+    make_trits(&r, stored, numbers);
+    all.scales = numbers;
+  } else if (status == SETUN_OK) {
+    make_numbers(&r, desc->format, rows, numbers, stored);
+  }
+  if (status == SETUN_OK) status = s->b->matrix_write(s->matrix, &all, err);
+  st_free(numbers);
+  st_free(stored);
+  return status;
+}
+
+// A product, its sum with another array, the product of that, which is prepared when the first ends, and rows; of one
+// token and of several.
+static setun_status run_products(side *s, const void *what, setun_error *err) {
+  const st_matrix_desc *given = what;
+  const int32_t ids[TOKENS] = {0, 7, 31, WIDTH - 1, 3};
+  st_matrix_desc desc = *given;
+  if (s->b != &st_backend_vulkan) desc.ownership = ST_OWNED;
+  setun_status status = s->b->matrix_new(s->device, &desc, &s->matrix, err);
+  if (status == SETUN_OK) status = open_arrays(s, err);
+  if (status == SETUN_OK && desc.ownership != ST_OWNED) {
+    s->codes = st_calloc(1, (size_t)s->b->matrix_info(s->device, &desc).codes);
+    if (!s->codes) return st_fail_memory(err, "a trial");
+    s->b->matrix_borrow(s->matrix, s->codes);
+  }
+  if (status == SETUN_OK) status = fill(s, &desc, err);
+  for (uint32_t n = 1; n <= TOKENS && status == SETUN_OK; n += TOKENS - 1) {
+    const st_linear_out first = {.matrix = s->matrix, .dst = s->y}, second = {.matrix = s->matrix, .dst = s->z};
+    s->b->linear(s->queue, s->x, 0, n, s->norm, 1e-5f, &first, 1);
+    s->b->add(s->queue, s->x, s->y, n, WIDTH, 0.01f);
+    s->b->linear(s->queue, s->x, 0, n, s->norm, 1e-5f, &second, 1);
+    status = take(s, s->z, n, err);
+    if (status == SETUN_OK) s->b->glu(s->queue, ST_FN_RELU2, s->y, s->z, n, WIDTH, s->y);
+    if (status == SETUN_OK) s->b->linear(s->queue, s->y, 0, n, s->norm, 1e-5f, &second, 1);
+    if (status == SETUN_OK) status = take(s, s->z, n, err);
+  }
+  if (status == SETUN_OK) s->b->embed(s->queue, s->matrix, ids, TOKENS, 1, s->y, 0);
+  return status == SETUN_OK ? take(s, s->y, TOKENS, err) : status;
+}
+
+static const char *const form_names[] = {
+    [ST_VK_F32] = "float32 weights",    [ST_VK_F16] = "half-precision weights",   [ST_VK_BF16] = "bfloat16 weights",
+    [ST_VK_TRITS2] = "2-bit weights",   [ST_VK_TRITS5] = "1.6-bit weights",       [ST_VK_BLOCKS2] = "2-bit blocks"};
+
+static void warn(const st_device *d, const char *what) {
+  st_log_write(&d->log, SETUN_LOG_WARNING, "%s: %s", d->traits.name, what);
+}
+
+// The products of a matrix; false: they differ whatever is avoided. The order is that of what is avoided first.
+static bool try_products(trials *t, const char *name, const st_matrix_desc *desc) {
+  const double allowed = desc->precision == ST_PRECISION_INT8 ? 2e-2 : 1e-4; // a code of an input may differ
+  st_device *d = t->d;
+  bool dots = d->traits.dots, tails = d->tails;
+  for (int attempt = 0; attempt < 4; attempt++) {
+    bool uses_tails = tails && !(attempt & 1), uses_dots = dots && attempt < 2;
+    d->tails = uses_tails, d->traits.dots = uses_dots;
+    bool different = compare(t, name, run_products, desc, allowed);
+    if (t->distrusted && uses_tails) different = different || !strcmp(t->distrusted, "tails");
+    if (t->distrusted && uses_dots) different = different || !strcmp(t->distrusted, "dots");
+    if (t->status != SETUN_OK || !different) break;
+    if (attempt == 3) return false;
+  }
+  if (tails && !d->tails) warn(d, "inputs prepared at the end of products are wrong, and are not used");
+  if (dots && !d->traits.dots) warn(d, "its instructions for products of bytes give wrong results, and are not used");
+  return true;
+}
+
+static void try_forms(trials *t) {
+  st_device *d = t->d;
+  for (int form = ST_VK_F32; form <= ST_VK_BLOCKS2 && t->status == SETUN_OK; form++) {
+    for (int int8 = 0; int8 < 2 && t->status == SETUN_OK; int8++) {
+      st_matrix_desc desc = {.shape = {WIDTH, WIDTH}};
+      if (!st_vk_desc_of((st_vk_form)form, int8, &desc)) continue;
+      if (try_products(t, form_names[form], &desc) || t->status != SETUN_OK) continue;
+      if (form == ST_VK_F16 || form == ST_VK_BF16 || form == ST_VK_TRITS5) {
+        d->lost_forms |= 1u << form;
+        st_log_write(&d->log, SETUN_LOG_WARNING, "%s: products of %s are wrong; these are stored in another form",
+                     d->traits.name, form_names[form]);
+        break;
+      }
+      t->status = st_fail(t->err, SETUN_ERROR_UNSUPPORTED, "%s cannot be used: its products of %s differ from the CPU's",
+                          d->traits.name, form_names[form]);
+    }
+  }
+}
+
+// ---- other operations ---------------------------------------------------------------------------------------------
+
+// Queries and keys rotated, keys and values stored, attention over two pages.
+static setun_status run_attention(side *s, const void *what, setun_error *err) {
+  const setun_kv_type kv = *(const setun_kv_type *)what;
+  const uint32_t pages[] = {1, 0};
+  const st_token_run run = {.n = POSITIONS, .pages = pages, .stride = 2};
+  const st_batch batch = {&run, 1, POSITIONS};
+  const st_cache_shape shape = {2, POSITIONS, HEADS, KV_HEADS, HEAD_DIM, kv, kv};
+  setun_status status = open_arrays(s, err);
+  if (status == SETUN_OK) status = s->b->cache_new(s->queue, &shape, &s->cache, err);
+  if (status != SETUN_OK) return status;
+  st_rope_args rope = {.heads = HEADS, .head_dim = HEAD_DIM, .n_rot = HEAD_DIM, .table = s->table, .most = UINT32_MAX};
+  s->b->rope(s->queue, s->x, &batch, &rope, s->x);
+  rope.heads = KV_HEADS;
+  s->b->rope(s->queue, s->y, &batch, &rope, s->y);
+  s->b->cache_write(s->queue, s->cache, 0, &batch, s->y, s->z);
+  const st_attend_args attend = {.n_head = HEADS, .window = 66, .scale = 0.3f, .q = s->x, .dst = s->z};
+  s->b->attend(s->queue, s->cache, &batch, &attend);
+  return take(s, s->z, POSITIONS, err);
+}
+
+static setun_status run_gate(side *s, const void *what, setun_error *err) {
+  setun_status status = open_arrays(s, err);
+  if (status != SETUN_OK) return status;
+  s->b->rmsnorm(s->queue, s->y, TOKENS, HEADS, WIDTH / HEADS, s->norm, 1e-5f);
+  s->b->glu(s->queue, *(const st_activation_fn *)what, s->x, s->y, TOKENS, WIDTH, s->z);
+  return take(s, s->z, TOKENS, err);
+}
+
+static setun_status run_rows(side *s, const void *what, setun_error *err) {
+  const uint32_t tokens[TOKENS] = {3, 0, 3, 1, 4};
+  const float weights[TOKENS] = {1, 2, -1, 0.5f, 3};
+  const st_columns columns = {.from = 1, .from_step = 60, .to = 5, .to_step = 50, .n = 20, .count = 3};
+  int32_t largest[TOKENS] = {0};
+  (void)what;
+  setun_status status = open_arrays(s, err);
+  if (status != SETUN_OK) return status;
+  s->b->gather(s->queue, s->x, tokens, TOKENS, WIDTH, s->y);
+  s->b->scatter_add(s->queue, s->y, tokens, weights, TOKENS, WIDTH, s->x);
+  s->b->copy_columns(s->queue, s->x, TOKENS, &columns, s->y);
+  s->b->clip(s->queue, s->y, TOKENS, WIDTH, 0.9f);
+  s->b->clear(s->queue, s->z, 2, WIDTH);
+  s->b->add(s->queue, s->y, s->z, TOKENS, WIDTH, 0.5f);
+  status = s->b->argmax(s->queue, s->x, TOKENS, WIDTH, largest, err);
+  if (status == SETUN_OK) status = take(s, s->y, TOKENS, err);
+  for (int i = 0; i < TOKENS; i++) s->out[s->n_out++] = (float)largest[i];
+  return status;
+}
+
+static void try_operation(trials *t, const char *name, trial_fn run, const void *what, double allowed) {
+  if (t->status != SETUN_OK || !compare(t, name, run, what, allowed)) return;
+  t->status = st_fail(t->err, SETUN_ERROR_UNSUPPORTED, "%s cannot be used: its results for %s differ from the CPU's",
+                      t->d->traits.name, name);
+}
+
+static void try_operations(trials *t) {
+  static const struct {
+    setun_kv_type kv;
+    double allowed; // the CPU rounds queries and factors where keys and values are codes
+  } caches[] = {{SETUN_KV_F16, 1e-4}, {SETUN_KV_F32, 1e-4}, {SETUN_KV_Q8, 1e-3}, {SETUN_KV_Q4, 5e-2}};
+  for (size_t i = 0; i < sizeof caches / sizeof *caches; i++)
+    try_operation(t, "attention", run_attention, &caches[i].kv, caches[i].allowed);
+  for (st_activation_fn fn = ST_FN_SILU; fn <= ST_FN_SILU_CLAMPED; fn++)
+    try_operation(t, "norms and gates", run_gate, &fn, 1e-4);
+  try_operation(t, "rows", run_rows, NULL, 1e-4);
+}
+
+// ---- memory of what was found -------------------------------------------------------------------------------------
+
+// The result of checking a device, which its driver's identity tells from others.
+typedef struct {
+  uint8_t identity[ST_VK_IDENTITY];
+  bool dots, tails;
+  uint32_t lost_forms;
+} verdict;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static verdict verdicts[ST_VK_DEVICES];
+static size_t n_verdicts;
+
+static bool recall(st_device *d) {
+  for (size_t i = 0; i < n_verdicts; i++) {
+    const verdict *v = &verdicts[i];
+    if (memcmp(v->identity, d->traits.identity, sizeof v->identity)) continue;
+    d->traits.dots = v->dots, d->tails = v->tails, d->lost_forms = v->lost_forms;
+    return true;
+  }
+  return false;
+}
+
+static void remember(const st_device *d) {
+  if (n_verdicts == ST_VK_DEVICES) return;
+  verdict *v = &verdicts[n_verdicts++];
+  memcpy(v->identity, d->traits.identity, sizeof v->identity);
+  v->dots = d->traits.dots, v->tails = d->tails, v->lost_forms = d->lost_forms;
+}
+
+setun_status st_vk_check(st_device *d, const char *distrusted, setun_error *err) {
+  const st_backend *cpu = st_backend_at(0);
+  trials t = {.d = d, .distrusted = distrusted, .err = err};
+  pthread_mutex_lock(&lock);
+  if (distrusted || !recall(d)) {
+    t.status = cpu->device_new(&(st_device_options){.isa = cpu->isa_name(0)}, &t.cpu, err);
+    if (t.status == SETUN_OK) {
+      try_operations(&t);
+      try_forms(&t);
+      cpu->device_free(t.cpu);
+    }
+    if (t.status == SETUN_OK && !distrusted) remember(d);
+  }
+  pthread_mutex_unlock(&lock);
+  return t.status;
+}
