@@ -2,10 +2,10 @@
 # Installs what is missing, builds with sanitizers and for release, and runs all tests in both.
 # usage: ./check.sh [--full]
 #   --full  also under the thread sanitizer and valgrind, the NEON kernels and the command for Arm under emulation, chat
-#           templates, tokenizers and grammars against published ones, models that stream under many budgets, the Debian package, the
-#           wheel, the server's page in a browser, each fuzz target for a minute, randomized checks for ten minutes a program,
-#           from a seed of the clock, and the line coverage of src/; what needs a tool that is not there is skipped, with the
-#           reason
+#           templates, tokenizers and grammars against published ones, all golden models on GPUs, models that stream under
+#           many budgets, the Debian package, the wheel, the server's page in a browser, each fuzz target for a minute,
+#           randomized checks for ten minutes a program, from a seed of the clock, and the line coverage of src/; what
+#           needs a tool that is not there is skipped, with the reason
 # Tests on real models find them in the folder $SETUN_MODELS, by default build-models/, where they are fetched to once.
 set -eu
 cd "$(dirname "$0")"
@@ -77,6 +77,7 @@ if [ "$full" = yes ]; then
   may_skip tools/check_package.sh build
   may_skip tools/check_python.sh build
   may_skip tools/memcheck.sh build
+  tools/check_devices.sh build
   may_skip python3 tools/check_streaming.py build build/streaming
   may_skip tools/fuzz.sh 60
 fi

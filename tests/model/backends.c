@@ -1,6 +1,8 @@
 // Every backend of the registry: passes over several runs of tokens, which are bit-identical to each sequence
 // alone; the logits of all models of golden/hf beside those of the CPU's scalar table; and errors of a device, which
 // end an evaluation and leave the session usable.
+//
+//   model_backends [--all]    also those of golden/gguf; all of them streamed too, on each device
 #include "placed.h"
 
 #include "base/random.h"
@@ -176,11 +178,15 @@ static void runs_with(const st_backend *b, setun_kv_type kv, int threads, uint32
   for (int i = 0; i < 2; i++) close_bench(&single[i]);
 }
 
-// Calls `fn` for each backend with each format of its cache.
+static bool whole; // --all
+
+// Calls `fn` for each backend with each format of its cache; devices, which are slow where the CPU stands in for them, with
+// half precision alone unless all is asked for. Other tests have their formats.
 static void each_cache(void (*fn)(const st_backend *b, setun_kv_type kv)) {
   number_pages();
   for (size_t i = 0; st_backend_at(i); i++) {
     for (int kv = SETUN_KV_F16; kv <= SETUN_KV_Q4; kv++) {
+      if (i > 0 && !whole && kv != SETUN_KV_F16) continue;
       if (is_usable(st_backend_at(i)) && st_backend_at(i)->cache_format_name((setun_kv_type)kv))
         fn(st_backend_at(i), (setun_kv_type)kv);
     }
@@ -222,7 +228,7 @@ static void parts_with(const st_backend *b, setun_kv_type kv, uint32_t window) {
 }
 
 static void parts_of(const st_backend *b, setun_kv_type kv) {
-  parts_with(b, kv, 0);
+  if (whole || b == st_backend_at(0)) parts_with(b, kv, 0);
   parts_with(b, kv, 700);
 }
 
@@ -293,19 +299,28 @@ static double distance(const float *a, const float *b, size_t n) {
   return most / largest;
 }
 
+static size_t likeliest_of(const float *logits, size_t n) {
+  size_t best = 0;
+  for (size_t i = 1; i < n; i++) best = logits[i] > logits[best] ? i : best;
+  return best;
+}
+
 // Additions in another order change the logits by a millionth. Where int8 activations are prescribed, that may make
 // another code of a number occasionally.
-static void models_of(const st_backend *b, const char *path) {
+static void models_of(const st_backend *b, const char *path, bool streams_too) {
   size_t n, m;
   bool int8;
   float *want = logits_of(path, st_backend_find("cpu"), "scalar", false, &n, &int8);
-  for (int streams = 0; streams < 2; streams++) {
+  for (int streams = 0; streams <= streams_too; streams++) {
     float *got = logits_of(path, b, NULL, streams, &m, &int8);
     assert_int_equal(n, m);
     double d = distance(got, want, n);
     if (!(d <= (int8 ? 2e-2 : 2e-5))) {
       fail_msg("%s, %s%s: logits differ by %.2g of the largest", b->name, path, streams ? ", streamed" : "", d);
     }
+    size_t vocabulary = n / PLACED_LOGITS;
+    for (size_t i = 0; i < n && !int8; i += vocabulary)
+      assert_int_equal(likeliest_of(got + i, vocabulary), likeliest_of(want + i, vocabulary));
     st_free(got);
   }
   st_free(want);
@@ -315,9 +330,11 @@ static void models(void **state) {
   (void)state;
   glob_t found;
   assert_int_equal(glob(GOLDEN "hf/*", 0, NULL, &found), 0);
+  if (whole) assert_int_equal(glob(GOLDEN "gguf/*", GLOB_APPEND, NULL, &found), 0);
   for (size_t i = 0; st_backend_at(i); i++) {
     if (!is_usable(st_backend_at(i))) continue;
-    for (size_t k = 0; k < found.gl_pathc; k++) models_of(st_backend_at(i), found.gl_pathv[k]);
+    for (size_t k = 0; k < found.gl_pathc; k++)
+      models_of(st_backend_at(i), found.gl_pathv[k], whole || i == 0 || k % 4 == 0);
   }
   globfree(&found);
 }
@@ -388,7 +405,8 @@ static void faults(void **state) {
   check_faults(GOLDEN "hf/mixtral", NULL);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  whole = argc > 1 && !strcmp(argv[1], "--all");
   const struct CMUnitTest tests[] = {cmocka_unit_test(registry), cmocka_unit_test(runs),
                                      cmocka_unit_test(parts),    cmocka_unit_test(copied_pages),
                                      cmocka_unit_test(models),   cmocka_unit_test(faults)};

@@ -67,14 +67,15 @@ setun_status st_vk_cache_new(st_queue *q, const st_cache_shape *shape, st_cache 
                    "8 GiB and %d numbers",
                    q->device->traits.name, shape->n_pages, shape->head_dim, MOST_HEAD_DIM);
   }
-  st_cache *c = st_calloc(1, sizeof *c);
-  if (!c) return st_fail_memory(err, "the KV cache");
+  setun_status s = st_vk_check_cache(q->device, shape->keys, shape->values, err);
+  st_cache *c = s == SETUN_OK ? st_calloc(1, sizeof *c) : NULL;
+  if (!c) return s == SETUN_OK ? st_fail_memory(err, "the KV cache") : s;
   *c = (st_cache){.device = q->device,
                   .shape = *shape,
                   .page_words = shape->n_head_kv * head_words(shape),
                   .key_words = key_words(shape),
                   .head_words = head_words(shape)};
-  setun_status s = st_vk_buffer_new(q->device, bytes, ST_VK_LOCAL, "the KV cache", &c->data, err);
+  s = st_vk_buffer_new(q->device, bytes, ST_VK_LOCAL, "the KV cache", &c->data, err);
   if (s == SETUN_OK) {
     *cache = c;
   } else {

@@ -1,6 +1,7 @@
-// The check at start: small products of each form, and each other operation, are compared with the CPU's scalar kernels.
-// Some drivers compute something else. What differs is not used, which is logged; a device is refused where nothing else
-// can be used in its place. A device is checked once in a process.
+// The check at start: when a device is opened, and when a model's weights and cache are planned for it, small examples of
+// what it will compute are compared with the CPU's scalar kernels. Some drivers compute something else. What differs is not
+// used, which is logged; a device is refused where nothing else can be used in its place. Each kind is checked once in a
+// process.
 #include "backend/vulkan/device.h"
 
 #include "base/memory.h"
@@ -193,34 +194,29 @@ static bool try_products(trials *t, const char *name, const st_matrix_desc *desc
   return true;
 }
 
-static void try_forms(trials *t) {
+static void try_form(trials *t, st_vk_form form, bool int8) {
   st_device *d = t->d;
-  for (int form = ST_VK_F32; form <= ST_VK_BLOCKS2 && t->status == SETUN_OK; form++) {
-    for (int int8 = 0; int8 < 2 && t->status == SETUN_OK; int8++) {
-      st_matrix_desc desc = {.shape = {WIDTH, WIDTH}};
-      if (!st_vk_desc_of((st_vk_form)form, int8, &desc)) continue;
-      if (try_products(t, form_names[form], &desc) || t->status != SETUN_OK) continue;
-      if (form == ST_VK_F16 || form == ST_VK_BF16 || form == ST_VK_TRITS5) {
-        d->lost_forms |= 1u << form;
-        st_log_write(&d->log, SETUN_LOG_WARNING, "%s: products of %s are wrong; these are stored in another form",
-                     d->traits.name, form_names[form]);
-        break;
-      }
-      t->status = st_fail(t->err, SETUN_ERROR_UNSUPPORTED, "%s cannot be used: its products of %s differ from the CPU's",
-                          d->traits.name, form_names[form]);
-    }
+  st_matrix_desc desc = {.shape = {WIDTH, WIDTH}};
+  if (!st_vk_desc_of(form, int8, &desc) || try_products(t, form_names[form], &desc) || t->status != SETUN_OK) return;
+  if (form == ST_VK_F16 || form == ST_VK_BF16 || form == ST_VK_TRITS5) {
+    d->lost_forms |= 1u << form;
+    st_log_write(&d->log, SETUN_LOG_WARNING, "%s: products of %s are wrong; these are stored in another form",
+                 d->traits.name, form_names[form]);
+    return;
   }
+  t->status = st_fail(t->err, SETUN_ERROR_UNSUPPORTED, "%s cannot be used: its products of %s differ from the CPU's",
+                      d->traits.name, form_names[form]);
 }
 
 // ---- other operations ---------------------------------------------------------------------------------------------
 
 // Queries and keys rotated, keys and values stored, attention over two pages.
 static setun_status run_attention(side *s, const void *what, setun_error *err) {
-  const setun_kv_type kv = *(const setun_kv_type *)what;
+  const setun_kv_type *kv = what;
   const uint32_t pages[] = {1, 0};
   const st_token_run run = {.n = POSITIONS, .pages = pages, .stride = 2};
   const st_batch batch = {&run, 1, POSITIONS};
-  const st_cache_shape shape = {2, POSITIONS, HEADS, KV_HEADS, HEAD_DIM, kv, kv};
+  const st_cache_shape shape = {2, POSITIONS, HEADS, KV_HEADS, HEAD_DIM, kv[0], kv[1]};
   setun_status status = open_arrays(s, err);
   if (status == SETUN_OK) status = s->b->cache_new(s->queue, &shape, &s->cache, err);
   if (status != SETUN_OK) return status;
@@ -268,13 +264,16 @@ static void try_operation(trials *t, const char *name, trial_fn run, const void 
                       t->d->traits.name, name);
 }
 
+// Keys and values in these formats. The CPU rounds queries and factors too where they are codes.
+static void try_cache(trials *t, setun_kv_type keys, setun_kv_type values) {
+  static const double allowed[] = {
+      [SETUN_KV_F16] = 1e-4, [SETUN_KV_F32] = 1e-4, [SETUN_KV_Q8] = 1e-3, [SETUN_KV_Q4] = 5e-2};
+  const setun_kv_type kv[] = {keys, values};
+  double most = allowed[keys] > allowed[values] ? allowed[keys] : allowed[values];
+  try_operation(t, "attention", run_attention, kv, most);
+}
+
 static void try_operations(trials *t) {
-  static const struct {
-    setun_kv_type kv;
-    double allowed; // the CPU rounds queries and factors where keys and values are codes
-  } caches[] = {{SETUN_KV_F16, 1e-4}, {SETUN_KV_F32, 1e-4}, {SETUN_KV_Q8, 1e-3}, {SETUN_KV_Q4, 5e-2}};
-  for (size_t i = 0; i < sizeof caches / sizeof *caches; i++)
-    try_operation(t, "attention", run_attention, &caches[i].kv, caches[i].allowed);
   for (st_activation_fn fn = ST_FN_SILU; fn <= ST_FN_SILU_CLAMPED; fn++)
     try_operation(t, "norms and gates", run_gate, &fn, 1e-4);
   try_operation(t, "rows", run_rows, NULL, 1e-4);
@@ -282,47 +281,74 @@ static void try_operations(trials *t) {
 
 // ---- memory of what was found -------------------------------------------------------------------------------------
 
-// The result of checking a device, which its driver's identity tells from others.
+// What was found about a device, which its driver's identity tells from others.
 typedef struct {
   uint8_t identity[ST_VK_IDENTITY];
+  uint64_t done; // bits of the kinds that were checked
   bool dots, tails;
   uint32_t lost_forms;
 } verdict;
 
+enum { KIND_OPERATIONS, KIND_CACHES, KIND_FORMS = KIND_CACHES + 16 };
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static verdict verdicts[ST_VK_DEVICES];
-static size_t n_verdicts;
+static _Thread_local bool checking; // a check asks about its own matrices
 
-static bool recall(st_device *d) {
-  for (size_t i = 0; i < n_verdicts; i++) {
-    const verdict *v = &verdicts[i];
-    if (memcmp(v->identity, d->traits.identity, sizeof v->identity)) continue;
-    d->traits.dots = v->dots, d->tails = v->tails, d->lost_forms = v->lost_forms;
-    return true;
+// The device's verdict, or a new one; NULL: there is no room, so that each check is repeated.
+static verdict *verdict_of(const st_device *d) {
+  for (size_t i = 0; i < ST_VK_DEVICES; i++) {
+    verdict *v = &verdicts[i];
+    if (!v->done && !v->dots && !v->tails) {
+      memcpy(v->identity, d->traits.identity, sizeof v->identity);
+      v->dots = d->traits.dots, v->tails = d->tails;
+    }
+    if (!memcmp(v->identity, d->traits.identity, sizeof v->identity)) return v;
   }
-  return false;
+  return NULL;
 }
 
-static void remember(const st_device *d) {
-  if (n_verdicts == ST_VK_DEVICES) return;
-  verdict *v = &verdicts[n_verdicts++];
-  memcpy(v->identity, d->traits.identity, sizeof v->identity);
-  v->dots = d->traits.dots, v->tails = d->tails, v->lost_forms = d->lost_forms;
+static void check_kind(trials *t, int kind) {
+  if (kind == KIND_OPERATIONS)
+    try_operations(t);
+  else if (kind < KIND_FORMS)
+    try_cache(t, (setun_kv_type)((kind - KIND_CACHES) / 4), (setun_kv_type)((kind - KIND_CACHES) % 4));
+  else
+    try_form(t, (st_vk_form)((kind - KIND_FORMS) / 2), (kind - KIND_FORMS) % 2);
 }
 
-setun_status st_vk_check(st_device *d, const char *distrusted, setun_error *err) {
+static setun_status check(st_device *d, int kind, setun_error *err) {
   const st_backend *cpu = st_backend_at(0);
-  trials t = {.d = d, .distrusted = distrusted, .err = err};
+  trials t = {.d = d, .distrusted = d->distrusted, .err = err};
+  if (checking) return SETUN_OK;
   pthread_mutex_lock(&lock);
-  if (distrusted || !recall(d)) {
+  verdict *v = d->distrusted ? NULL : verdict_of(d);
+  if (v) d->traits.dots = v->dots, d->tails = v->tails, d->lost_forms = v->lost_forms;
+  if (!v || !(v->done >> kind & 1)) {
+    checking = true;
     t.status = cpu->device_new(&(st_device_options){.isa = cpu->isa_name(0)}, &t.cpu, err);
     if (t.status == SETUN_OK) {
-      try_operations(&t);
-      try_forms(&t);
+      check_kind(&t, kind);
       cpu->device_free(t.cpu);
     }
-    if (t.status == SETUN_OK && !distrusted) remember(d);
+    checking = false;
+    if (t.status == SETUN_OK && v) {
+      v->done |= (uint64_t)1 << kind;
+      v->dots = d->traits.dots, v->tails = d->tails, v->lost_forms = d->lost_forms;
+    }
   }
   pthread_mutex_unlock(&lock);
   return t.status;
+}
+
+setun_status st_vk_check(st_device *d, setun_error *err) {
+  return check(d, KIND_OPERATIONS, err);
+}
+
+setun_status st_vk_check_cache(st_device *d, setun_kv_type keys, setun_kv_type values, setun_error *err) {
+  return check(d, KIND_CACHES + 4 * (int)keys + (int)values, err);
+}
+
+setun_status st_vk_check_form(st_device *d, st_vk_form form, bool int8, setun_error *err) {
+  return check(d, KIND_FORMS + 2 * (int)form + int8, err);
 }

@@ -96,13 +96,14 @@ static setun_status device_new(const st_device_options *options, st_device **dev
   pthread_mutex_init(&d->transfer_lock, NULL);
   if (options->log) d->log = *options->log;
   d->tails = true;
+  d->distrusted = options->distrusted;
   setun_status s = st_host_device_open(&d->host, options, err);
   if (s == SETUN_OK) s = st_vk_open(&d->vk, err);
   if (s == SETUN_OK) s = choose(d, options->index, err);
   if (s == SETUN_OK) s = make_device(d, err);
   if (s == SETUN_OK) s = st_vk_pipelines_open(d, err);
   if (s == SETUN_OK) s = st_vk_queue_new(d, &(st_queue_options){.threads = 1, .n_batch = 1}, &d->transfer, err);
-  if (s == SETUN_OK) s = st_vk_check(d, options->distrusted, err);
+  if (s == SETUN_OK) s = st_vk_check(d, err);
   if (s == SETUN_OK) {
     *device = d;
   } else {

@@ -61,16 +61,26 @@ static bool has_row_scales(st_vk_form form) {
   return form == ST_VK_TRITS2 || form == ST_VK_TRITS5;
 }
 
+// The form in which a matrix's rows will be kept, after its products were checked, unless they were before. What fails here
+// is reported where the matrix is made.
+static st_vk_form checked_form(const st_device *d, const st_matrix_desc *desc, setun_error *err, setun_status *status) {
+  st_vk_form form = form_of(d->lost_forms, desc);
+  bool int8 = desc->precision == ST_PRECISION_INT8 && st_format_is_ternary(desc->format);
+  *status = st_vk_check_form((st_device *)d, form, int8, err);
+  return form_of(d->lost_forms, desc);
+}
+
 static uint64_t bytes_of(st_vk_form form, const st_matrix_desc *desc) {
   return desc->shape.rows * words_of(form, desc->shape.columns, desc->format->block) * sizeof(uint32_t);
 }
 
 st_matrix_info st_vk_matrix_info(const st_device *d, const st_matrix_desc *desc) {
   st_matrix_desc owned = *desc;
-  st_vk_form written = written_form(d->lost_forms, desc->format);
+  setun_status status;
   owned.ownership = ST_OWNED;
+  st_vk_form own = checked_form(d, &owned, NULL, &status), written = written_form(d->lost_forms, desc->format);
   return (st_matrix_info){.codes = bytes_of(written, desc),
-                          .own = bytes_of(form_of(d->lost_forms, &owned), desc),
+                          .own = bytes_of(own, desc),
                           .beside = has_row_scales(written) ? desc->shape.rows * sizeof(float) : 0,
                           .rows = rows_of(d->lost_forms, desc->format),
                           .row_unit = 1};
@@ -85,7 +95,9 @@ void st_vk_matrix_free(st_dmatrix *m) {
 
 setun_status st_vk_matrix_new(st_device *d, const st_matrix_desc *desc, st_dmatrix **matrix, setun_error *err) {
   enum { MOST = 1 << 30 }; // shaders count words and columns in 32 bits with a sign
-  st_vk_form form = form_of(d->lost_forms, desc);
+  setun_status status;
+  st_vk_form form = checked_form(d, desc, err, &status);
+  if (status != SETUN_OK) return status;
   uint64_t words = words_of(form, desc->shape.columns, desc->format->block), all;
   if (!st_mul_u64(words, desc->shape.rows, &all) || all > MOST || desc->shape.rows > MOST) {
     return st_fail(err, SETUN_ERROR_LIMIT, "%s: a matrix of %llu x %llu is too large for the device", d->traits.name,

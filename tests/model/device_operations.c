@@ -1,0 +1,488 @@
+// The kernels of devices other than the CPU: products in each form against float64 sums, and each other operation
+// against the CPU's scalar table, with random shapes; and what a device's check at start does with wrong results.
+//
+//   model_device_operations [--seed N|random] [--seconds S]
+#include "rounds.h"
+#include "models.h"
+
+#include "backend/backend.h"
+#include "base/memory.h"
+#include "base/random.h"
+
+#include <float.h>
+#include <math.h>
+
+enum { WIDE = 700, ROWS = 90, TOKENS = 9 };
+
+static const st_backend *gpu;
+static timed_rounds rounds;
+
+static uint32_t below(st_random *r, uint32_t n) {
+  return (uint32_t)(st_random_u64(r) % n);
+}
+
+static float unit(st_random *r) {
+  return (float)st_random_unit(r) * 2 - 1;
+}
+
+static void need(setun_status s, const setun_error *err) {
+  if (s != SETUN_OK) fail_msg("%s", err->message);
+}
+
+// Two backends with the same arrays: the device, and the CPU's scalar table.
+typedef struct pair {
+  const st_backend *b[2];
+  st_device *device[2];
+  st_queue *queue[2];
+} pair;
+
+static void open_devices(pair *p) {
+  setun_error err;
+  p->b[0] = gpu, p->b[1] = st_backend_at(0);
+  for (int i = 0; i < 2; i++) {
+    const st_device_options options = {.isa = "scalar"};
+    need(p->b[i]->device_new(&options, &p->device[i], &err), &err);
+  }
+}
+
+static void open_queues(pair *p) {
+  setun_error err;
+  for (int i = 0; i < 2; i++) {
+    const st_queue_options options = {.threads = 1, .n_batch = 80};
+    need(p->b[i]->queue_new(p->device[i], &options, &p->queue[i], &err), &err);
+  }
+}
+
+static void close_pair(pair *p) {
+  for (int i = 0; i < 2; i++) {
+    p->b[i]->queue_free(p->queue[i]);
+    p->b[i]->device_free(p->device[i]);
+  }
+}
+
+static void new_array(const pair *p, st_array *a[2], size_t tokens, size_t width, const float *values) {
+  setun_error err;
+  for (int i = 0; i < 2; i++) {
+    need(p->b[i]->array_new(p->queue[i], tokens, width, &a[i], &err), &err);
+    need(p->b[i]->write(p->queue[i], a[i], 0, tokens * width, values, &err), &err);
+  }
+}
+
+static void free_array(const pair *p, st_array *a[2]) {
+  for (int i = 0; i < 2; i++) p->b[i]->array_free(a[i]);
+}
+
+static void new_vector(const pair *p, st_dvector *v[2], const float *values, size_t n) {
+  setun_error err;
+  for (int i = 0; i < 2; i++) need(p->b[i]->vector_new(p->device[i], values, n, &v[i], &err), &err);
+}
+
+static void free_vector(const pair *p, st_dvector *v[2]) {
+  for (int i = 0; i < 2; i++) p->b[i]->vector_free(v[i]);
+}
+
+// The first n numbers of both; `allowed` relative to the largest.
+static void expect_near(const pair *p, st_array *a[2], size_t n, double allowed, const char *what) {
+  float *x = malloc(2 * n * sizeof *x), *y = x + n;
+  setun_error err;
+  double off = 0, largest = 0;
+  assert_non_null(x);
+  for (int i = 0; i < 2; i++) need(p->b[i]->read(p->queue[i], a[i], 0, n, i ? y : x, &err), &err);
+  for (size_t i = 0; i < n; i++) {
+    double d = fabs((double)x[i] - y[i]);
+    if (!(d <= off)) off = d;
+    if (fabs((double)y[i]) > largest) largest = fabs((double)y[i]);
+  }
+  free(x);
+  if (!(off <= allowed * largest)) {
+    fail_msg("%s: off by %.3g of %.3g (seed %llu, round %llu)", what, off, largest, (unsigned long long)rounds.seed,
+             (unsigned long long)rounds.round);
+  }
+}
+
+// ---- products -----------------------------------------------------------------------------------------------------
+
+typedef struct product {
+  st_matrix_desc desc;
+  uint32_t n, first, count; // tokens, the first of them, outputs
+  bool normed, biased, borrowed;
+} product;
+
+static product random_product(st_random *r, const st_format *f, bool int8) {
+  uint32_t columns = 1 + below(r, WIDE);
+  if (f->block > 1) columns = f->block * (1 + below(r, WIDE / f->block));
+  return (product){.desc = {.format = f,
+                            .shape = {1 + below(r, ROWS), columns},
+                            .precision = int8 ? ST_PRECISION_INT8 : ST_PRECISION_FLOAT},
+                   .n = rounds.round ? 1 + below(r, TOKENS - 3) : 1 + 4 * below(r, 2),
+                   .first = below(r, 3),
+                   .count = 1 + below(r, 3),
+                   .normed = below(r, 2),
+                   .biased = below(r, 2),
+                   .borrowed = below(r, 2)};
+}
+
+// Fills a matrix with trits and scales, or numbers in its format.
+static void fill(const pair *p, st_random *r, const product *t, st_dmatrix *m[2], void *codes) {
+  const st_format *f = t->desc.format;
+  size_t n = (size_t)t->desc.shape.rows * (size_t)t->desc.shape.columns;
+  float *numbers = calloc(n + 1, sizeof *numbers);
+  char *stored = calloc(n + 1, sizeof(float));
+  setun_error err;
+  assert_non_null(numbers);
+  assert_non_null(stored);
+  bool ternary = st_format_is_ternary(f);
+  for (size_t i = 0; i < n; i++) {
+    if (ternary) stored[i] = (char)((int)below(r, 3) - 1), numbers[i] = (float)(1 + below(r, 255)) / 256;
+    if (!ternary) numbers[i] = unit(r);
+  }
+  const st_strip all = st_format_locate(f, t->desc.shape, 0, t->desc.shape.rows);
+  if (!ternary) {
+    f->ops->encode(f, t->desc.shape, &all, numbers, stored);
+    f->ops->decode(f, t->desc.shape, &all, stored, numbers);
+  }
+  for (int i = 0; i < 2; i++) {
+    st_matrix_desc desc = t->desc;
+    desc.ownership = i == 0 && t->borrowed ? ST_BORROWED : ST_OWNED;
+    st_rows rows = p->b[i]->matrix_info(p->device[i], &desc).rows;
+    const st_matrix_rows data = {.count = desc.shape.rows,
+                                 .data = rows == ST_ROWS_FLOAT ? (void *)numbers : (void *)stored,
+                                 .scales = ternary ? numbers : NULL};
+    need(p->b[i]->matrix_new(p->device[i], &desc, &m[i], &err), &err);
+    if (desc.ownership == ST_BORROWED) p->b[i]->matrix_borrow(m[i], codes);
+    need(p->b[i]->matrix_write(m[i], &data, &err), &err);
+    if (desc.ownership == ST_OWNED) need(p->b[i]->matrix_finalize(p->device[i], m[i], NULL, &err), &err);
+  }
+  free(numbers);
+  free(stored);
+}
+
+// Float32 sums in any order are within k eps of the sum of magnitudes; what the CPU's rows are is the weights.
+static void expect_sums(const pair *p, const product *t, st_dmatrix *m, const float *x, const float *bias,
+                        st_array *dst, size_t width) {
+  uint32_t rows = (uint32_t)t->desc.shape.rows, columns = (uint32_t)t->desc.shape.columns;
+  float *w = malloc((size_t)columns * sizeof *w), *y = malloc(TOKENS * width * sizeof *y);
+  setun_error err;
+  st_array *row = NULL;
+  assert_non_null(w);
+  assert_non_null(y);
+  need(p->b[1]->array_new(p->queue[1], 1, columns, &row, &err), &err);
+  need(p->b[0]->read(p->queue[0], dst, 0, TOKENS * width, y, &err), &err);
+  for (int32_t i = 0; i < (int32_t)rows; i++) {
+    p->b[1]->embed(p->queue[1], m, &i, 1, 1, row, 0);
+    need(p->b[1]->read(p->queue[1], row, 0, columns, w, &err), &err);
+    for (uint32_t k = 0; k < t->n; k++) {
+      double sum = bias ? bias[i] : 0, size = fabs(sum);
+      for (uint32_t j = 0; j < columns; j++) {
+        double term = (double)w[j] * x[(size_t)(t->first + k) * columns + j];
+        sum += term, size += fabs(term);
+      }
+      double off = fabs(sum - y[k * width + (size_t)i]);
+      if (!(off <= size * (columns + 4) * 0x1p-24)) {
+        fail_msg("%s, %u x %u, token %u of %u, row %d: expected %.9g, found %.9g (seed %llu, round %llu)",
+                 t->desc.format->name, rows, columns, k, t->n, i, sum, (double)y[k * width + (size_t)i],
+                 (unsigned long long)rounds.seed, (unsigned long long)rounds.round);
+      }
+    }
+  }
+  p->b[1]->array_free(row);
+  free(w);
+  free(y);
+}
+
+static void check_product(st_random *r, const st_format *f, bool int8) {
+  pair p;
+  product t = random_product(r, f, int8);
+  uint32_t rows = (uint32_t)t.desc.shape.rows, columns = (uint32_t)t.desc.shape.columns;
+  size_t width = t.count * rows;
+  st_dmatrix *m[2];
+  st_array *x[2], *dst[2], *sum[2];
+  st_dvector *norm[2], *bias[2];
+  static float numbers[TOKENS * WIDE], zeros[3 * TOKENS * ROWS], biases[3 * ROWS];
+  for (size_t i = 0; i < TOKENS * WIDE; i++) numbers[i] = unit(r);
+  for (size_t i = 0; i < 3 * ROWS; i++) biases[i] = unit(r);
+  open_devices(&p);
+  void *codes = calloc(1, (size_t)gpu->matrix_info(p.device[0], &t.desc).codes + 64);
+  assert_non_null(codes);
+  fill(&p, r, &t, m, codes);
+  open_queues(&p);
+  new_array(&p, x, TOKENS, columns, numbers);
+  new_array(&p, dst, TOKENS, width, zeros);
+  new_array(&p, sum, TOKENS, rows, numbers);
+  new_vector(&p, norm, numbers + 1, columns);
+  new_vector(&p, bias, biases, 3 * ROWS);
+  for (int i = 0; i < 2; i++) {
+    st_linear_out outs[3];
+    for (uint32_t k = 0; k < t.count; k++) {
+      outs[k] = (st_linear_out){.matrix = m[i],
+                                .bias = t.biased ? bias[i] : NULL,
+                                .dst = dst[i],
+                                .row = 0,
+                                .column = k * rows};
+    }
+    p.b[i]->linear(p.queue[i], x[i], t.first, t.n, t.normed ? norm[i] : NULL, 1e-5f, outs, (int)t.count);
+    if (t.count == 1) p.b[i]->add(p.queue[i], sum[i], dst[i], t.n, rows, 0.5f);
+  }
+  // int8 activations and their sums are exact; only the last multiplications are rounded
+  expect_near(&p, dst, TOKENS * width, int8 && f->block == 1 ? 1e-6 : 1e-4, f->name);
+  expect_near(&p, sum, (size_t)TOKENS * rows, 1e-4, f->name);
+  if (!int8 && !t.normed) expect_sums(&p, &t, m[1], numbers, t.biased ? biases : NULL, dst[0], width);
+  const int32_t ids[] = {(int32_t)rows - 1, 0};
+  for (int i = 0; i < 2; i++) p.b[i]->embed(p.queue[i], m[i], ids, 2, 1.5f, x[i], 1);
+  expect_near(&p, x, (size_t)3 * columns, 0, f->name);
+  free_vector(&p, norm);
+  free_vector(&p, bias);
+  free_array(&p, x);
+  free_array(&p, dst);
+  free_array(&p, sum);
+  for (int i = 0; i < 2; i++) p.b[i]->matrix_free(m[i]);
+  close_pair(&p);
+  free(codes);
+}
+
+// ---- attention ----------------------------------------------------------------------------------------------------
+
+// Queries and keys rotated, stored, attended to; and the stored rows, which are the CPU's to the bit.
+static void check_attention(st_random *r, setun_kv_type keys, setun_kv_type values) {
+  enum { TOKENS_MOST = 80, DIM_MOST = 160 };
+  const uint32_t group = 1 + below(r, 3), heads_kv = 1 + below(r, 3), heads = group * heads_kv;
+  const uint32_t dim = 2 * (1 + below(r, DIM_MOST / 2)), n = 1 + below(r, TOKENS_MOST), width = heads * dim;
+  const uint32_t pages[] = {2, 0, 1};
+  const st_token_run run = {.n = n, .pages = pages, .stride = 3};
+  const st_batch batch = {&run, 1, n};
+  const st_cache_shape shape = {3, 192, heads, heads_kv, dim, keys, values};
+  static float numbers[TOKENS_MOST * 9 * DIM_MOST], table[TOKENS_MOST * DIM_MOST];
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = unit(r);
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) table[i] = unit(r);
+  pair p;
+  st_array *q[2], *k[2], *v[2], *dst[2];
+  st_dvector *t[2];
+  st_cache *cache[2];
+  setun_error err;
+  static char saved[2][2][64 * DIM_MOST * 4 + 256];
+  uint32_t n_saved = n < 64 ? n : 64;
+  open_devices(&p);
+  open_queues(&p);
+  new_array(&p, q, n, width, numbers);
+  new_array(&p, k, n, width, numbers + 7);
+  new_array(&p, v, n, width, numbers + 13);
+  new_array(&p, dst, n, width, numbers);
+  new_vector(&p, t, table, (size_t)n * dim);
+  uint32_t window = below(r, 2) ? 0 : 1 + below(r, n), rotated = 2 * (1 + below(r, dim / 2));
+  bool interleaved = below(r, 2);
+  for (int i = 0; i < 2; i++) {
+    st_rope_args rope = {heads, dim, rotated, t[i], interleaved, 0, UINT32_MAX};
+    need(p.b[i]->cache_new(p.queue[i], &shape, &cache[i], &err), &err);
+    p.b[i]->rope(p.queue[i], q[i], &batch, &rope, q[i]);
+    rope.heads = heads_kv;
+    p.b[i]->rope(p.queue[i], k[i], &batch, &rope, k[i]);
+    p.b[i]->cache_write(p.queue[i], cache[i], 0, &batch, k[i], v[i]);
+    const st_attend_args attend = {.n_head = heads, .window = window, .scale = 0.2f, .q = q[i], .dst = dst[i]};
+    p.b[i]->attend(p.queue[i], cache[i], &batch, &attend);
+    need(p.b[i]->cache_save(p.queue[i], cache[i], 2, heads_kv - 1, n_saved, saved[i][0], saved[i][1], &err), &err);
+  }
+  expect_near(&p, q, (size_t)n * width, 1e-6, "rope");
+  assert_memory_equal(saved[0][0], saved[1][0], n_saved * gpu->cache_row_size(keys, true, dim));
+  assert_memory_equal(saved[0][1], saved[1][1], n_saved * gpu->cache_row_size(values, false, dim));
+  need(gpu->cache_restore(p.queue[0], cache[0], 1, 0, n_saved, saved[1][0], saved[1][1], &err), &err);
+  need(gpu->cache_save(p.queue[0], cache[0], 1, 0, n_saved, saved[0][0], saved[0][1], &err), &err);
+  assert_memory_equal(saved[0][0], saved[1][0], n_saved * gpu->cache_row_size(keys, true, dim));
+  assert_memory_equal(saved[0][1], saved[1][1], n_saved * gpu->cache_row_size(values, false, dim));
+  // the CPU rounds queries and factors to codes of 16 bits, or of 8, where keys or values are codes
+  bool q4 = keys == SETUN_KV_Q4 || values == SETUN_KV_Q4, q8 = keys == SETUN_KV_Q8 || values == SETUN_KV_Q8;
+  expect_near(&p, dst, (size_t)n * width, q4 ? 5e-2 : q8 ? 1e-3 : 1e-5, "attention");
+  for (int i = 0; i < 2; i++) p.b[i]->cache_free(cache[i]);
+  free_vector(&p, t);
+  free_array(&p, q);
+  free_array(&p, k);
+  free_array(&p, v);
+  free_array(&p, dst);
+  close_pair(&p);
+}
+
+// ---- others -------------------------------------------------------------------------------------------------------
+
+static void check_rows(st_random *r) {
+  enum { MOST = 300 };
+  const uint32_t n = 1 + below(r, TOKENS), heads = 1 + below(r, 4), each = 1 + below(r, MOST / 4), width = heads * each;
+  static float numbers[4 * TOKENS * MOST];
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = 4 * unit(r);
+  uint32_t tokens[TOKENS];
+  float weights[TOKENS];
+  for (int i = 0; i < TOKENS; i++) tokens[i] = below(r, TOKENS), weights[i] = unit(r);
+  pair p;
+  st_array *x[2], *y[2], *z[2];
+  st_dvector *norm[2];
+  setun_error err;
+  open_devices(&p);
+  open_queues(&p);
+  new_array(&p, x, TOKENS, width, numbers);
+  new_array(&p, y, TOKENS, width, numbers + 5);
+  new_array(&p, z, TOKENS, width, numbers + 17);
+  new_vector(&p, norm, numbers + 3, width);
+  st_activation_fn fn = (st_activation_fn)below(r, ST_FN_SILU_CLAMPED + 1);
+  const st_columns columns = {.from = 0, .from_step = each, .to = 0, .to_step = each, .n = each, .count = heads};
+  int32_t largest[2][TOKENS];
+  for (int i = 0; i < 2; i++) {
+    p.b[i]->rmsnorm(p.queue[i], x[i], n, heads, each, norm[i], 1e-6f);
+    p.b[i]->norm_into(p.queue[i], x[i], n, width, norm[i], 1e-6f, y[i]);
+    p.b[i]->glu(p.queue[i], fn, x[i], y[i], n, width, z[i]);
+    p.b[i]->clip(p.queue[i], z[i], n, width, 2);
+    p.b[i]->gather(p.queue[i], z[i], tokens, n, width, y[i]);
+    p.b[i]->scatter_add(p.queue[i], y[i], tokens, weights, n, width, z[i]);
+    p.b[i]->add(p.queue[i], x[i], y[i], n, width, 0.25f);
+    p.b[i]->clear(p.queue[i], z[i], 1, width);
+    p.b[i]->copy_columns(p.queue[i], x[i], n, &columns, z[i]);
+    need(p.b[i]->argmax(p.queue[i], p.b[i] == gpu ? x[0] : x[1], n, width, largest[i], &err), &err);
+  }
+  expect_near(&p, z, (size_t)TOKENS * width, 1e-5, "rows");
+  float row[MOST];
+  for (uint32_t t = 0; t < n; t++) { // of the device's own numbers
+    need(gpu->read(p.queue[0], x[0], t, width, row, &err), &err);
+    uint32_t best = 0;
+    for (uint32_t i = 0; i < width; i++) best = row[i] > row[best] ? i : best;
+    assert_int_equal(largest[0][t], best);
+  }
+  free_vector(&p, norm);
+  free_array(&p, x);
+  free_array(&p, y);
+  free_array(&p, z);
+  close_pair(&p);
+}
+
+// A row of many parts; what is not finite is told.
+static void largest(void **state) {
+  enum { N = 300001 };
+  (void)state;
+  float *numbers = malloc(N * sizeof *numbers);
+  pair p;
+  st_array *x[2];
+  int32_t id;
+  setun_error err;
+  assert_non_null(numbers);
+  open_devices(&p);
+  open_queues(&p);
+  for (int i = 0; i < N; i++) numbers[i] = (float)(i % 1000) - 2000;
+  numbers[270123] = numbers[299999] = -3;
+  new_array(&p, x, 1, N, numbers);
+  for (int i = 0; i < 2; i++) {
+    for (int again = 0; again < 2; again++) {
+      need(p.b[i]->argmax(p.queue[i], x[i], 1, N, &id, &err), &err);
+      assert_int_equal(id, 270123);
+    }
+    numbers[7] = i ? NAN : INFINITY;
+    need(p.b[i]->write(p.queue[i], x[i], 0, N, numbers, &err), &err);
+    need(p.b[i]->argmax(p.queue[i], x[i], 1, N, &id, &err), &err);
+    assert_int_equal(id, -1);
+  }
+  free_array(&p, x);
+  close_pair(&p);
+  free(numbers);
+}
+
+// ---- rounds -------------------------------------------------------------------------------------------------------
+
+static void round_of_all(void) {
+  uint64_t class = 0;
+  st_random r;
+  for (int id = 0; id < ST_FORMAT_COUNT; id++) {
+    const st_format *f = st_format_get((st_format_id)id);
+    bool trits = st_format_is_ternary(f) && (f->scales == ST_SCALE_OUTER || f->scales == ST_SCALE_BLOCK);
+    if (!trits && !(st_format_is_float(f) && f->ops->encode)) continue; // the others become one of these forms
+    for (int int8 = 0; int8 <= trits; int8++) {
+      st_random_seed(&r, rounds_seed(&rounds, class++));
+      if (rounds_go_on(&rounds)) check_product(&r, f, int8);
+    }
+  }
+  for (int keys = SETUN_KV_F16; keys <= SETUN_KV_Q4; keys++) {
+    for (int values = SETUN_KV_F16; values <= SETUN_KV_Q4; values++) {
+      st_random_seed(&r, rounds_seed(&rounds, class++));
+      if (!rounds.round && keys != values) continue;
+      if (rounds_go_on(&rounds)) check_attention(&r, (setun_kv_type)keys, (setun_kv_type)values);
+    }
+  }
+  st_random_seed(&r, rounds_seed(&rounds, class++));
+  if (rounds_go_on(&rounds)) check_rows(&r);
+}
+
+static void all(void **state) {
+  (void)state;
+  for (rounds.round = 0; rounds_go_on(&rounds); rounds.round++) round_of_all();
+}
+
+// ---- the check at start -------------------------------------------------------------------------------------------
+
+static char logged[4096];
+static void log_line(setun_log_level level, const char *message, void *user) {
+  (void)user;
+  if (level == SETUN_LOG_WARNING) strncat(logged, message, sizeof logged - strlen(logged) - 1);
+}
+
+static st_device *distrusting(const char *what, setun_status expected, setun_error *err) {
+  const st_log log = {log_line, NULL};
+  const st_device_options options = {.isa = "scalar", .log = &log, .distrusted = what};
+  st_device *d = NULL;
+  logged[0] = 0;
+  setun_status s = gpu->device_new(&options, &d, err);
+  if (s != expected) fail_msg("%s: %s", what, s == SETUN_OK ? "expected an error" : err->message);
+  return d;
+}
+
+// Asks a device about a matrix of such a form, and whether it is taken.
+static st_matrix_info asked(st_device *d, bool half, bool int8, setun_status expected, setun_error *err) {
+  st_matrix_desc desc = {.shape = {16, 64}, .precision = int8 ? ST_PRECISION_INT8 : ST_PRECISION_FLOAT};
+  for (int id = 0; id < ST_FORMAT_COUNT; id++) {
+    const st_format *f = st_format_get((st_format_id)id);
+    bool wanted = int8   ? st_format_is_ternary(f) && f->scales == ST_SCALE_OUTER
+                  : half ? st_format_is_float(f) && f->block_bytes == 2 && f->ops->exponent == 0x7C00
+                         : st_format_is_float(f) && f->block_bytes == 4;
+    if (wanted) desc.format = f;
+  }
+  st_dmatrix *m = NULL;
+  st_matrix_info info = gpu->matrix_info(d, &desc);
+  assert_int_equal(gpu->matrix_new(d, &desc, &m, err), expected);
+  if (m) gpu->matrix_free(m);
+  return info;
+}
+
+static void wrong_results(void **state) {
+  (void)state;
+  setun_error err;
+  distrusting("rows", SETUN_ERROR_UNSUPPORTED, &err);
+  assert_non_null(strstr(err.message, "cannot be used: its results for rows differ from the CPU's"));
+  st_device *d = distrusting("half-precision weights", SETUN_OK, &err);
+  assert_int_equal(asked(d, true, false, SETUN_OK, &err).own, 16 * 64 * 4); // float32 instead
+  assert_non_null(strstr(logged, "products of half-precision weights are wrong"));
+  gpu->device_free(d);
+  d = distrusting("float32 weights", SETUN_OK, &err);
+  asked(d, false, false, SETUN_ERROR_UNSUPPORTED, &err);
+  assert_non_null(strstr(err.message, "its products of float32 weights differ from the CPU's"));
+  gpu->device_free(d);
+  static const struct {
+    const char *what, *said;
+  } avoided[] = {{"tails", "inputs prepared at the end of products are wrong"},
+                 {"dots", "its instructions for products of bytes give wrong results"}};
+  for (size_t i = 0; i < sizeof avoided / sizeof *avoided; i++) {
+    d = distrusting(avoided[i].what, SETUN_OK, &err);
+    asked(d, false, true, SETUN_OK, &err);
+    assert_non_null(strstr(logged, avoided[i].said));
+    gpu->device_free(d);
+  }
+  d = distrusting("1.6-bit weights", SETUN_OK, &err);
+  assert_int_equal(asked(d, false, true, SETUN_OK, &err).own, 16 * 64 / 4); // 2 bits instead
+  gpu->device_free(d);
+}
+
+int main(int argc, char **argv) {
+  st_device_facts facts;
+  rounds = rounds_of_arguments(argc, argv);
+  gpu = st_backend_at(1);
+  if (!gpu || !gpu->device_at(0, &facts) || facts.problem[0]) {
+    printf("skipped: there is no device but the CPU here, or sanitizers hide it\n");
+    return 77;
+  }
+  const struct CMUnitTest tests[] = {cmocka_unit_test(largest), cmocka_unit_test(wrong_results), cmocka_unit_test(all)};
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  rounds_print(&rounds);
+  return failed;
+}
