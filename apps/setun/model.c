@@ -4,6 +4,7 @@
 
 #include "interrupt.h"
 #include "output.h"
+#include "state.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -257,6 +258,8 @@ static bool open_any(const char *path, const setun_synthesis_params *synthesis, 
   setun_session_params session = session_params(compute);
   setun_model_params params = loading_params(o, compute, &session);
   setun_error error;
+  char *cache = o->device ? cache_folder() : NULL;
+  params.device_cache = cache;
   static long_work work; // a model's log may be written to as long as the model lives
   work = (long_work){.verbose = verbose};
   progress_begin(&work.progress, "loading");
@@ -265,6 +268,7 @@ static bool open_any(const char *path, const setun_synthesis_params *synthesis, 
   params.log = log_beside_progress;
   params.user = &work;
   bool fine = load_with_adapters(path, synthesis, &compute->adapters, &params, model, NULL, &error);
+  free(cache);
   progress_end(&work.progress);
   if (interrupt_status()) return false; // nothing to report; the caller frees what was loaded
   return fine || !report(&error);

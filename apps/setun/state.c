@@ -20,17 +20,26 @@ bool make_folders(char *path, unsigned mode) {
   return true;
 }
 
-char *state_file(const char *name) {
-  const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-  bool own = state && *state == '/';
+// The path of a file in the folder that an environment variable names, or in one below the home directory.
+static char *file_in(const char *variable, const char *below_home, const char *name) {
+  const char *given = getenv(variable), *home = getenv("HOME");
+  bool own = given && *given == '/';
   if (!own && !(home && *home == '/')) return NULL;
-  const char *root = own ? state : home, *folder = own ? "/setun/" : "/.local/state/setun/";
-  size_t size = strlen(root) + strlen(folder) + strlen(name) + 1;
+  const char *root = own ? given : home, *folder = own ? "" : below_home;
+  size_t size = strlen(root) + strlen(folder) + strlen("/setun/") + strlen(name) + 1;
   char *path = malloc(size);
   if (!path) return NULL;
-  snprintf(path, size, "%s%s%s", root, folder, name);
+  snprintf(path, size, "%s%s/setun/%s", root, folder, name);
   if (make_folders(path, 0700)) return path;
   note("%s: cannot make its folder: %s", path, reason_of(errno));
   free(path);
   return NULL;
+}
+
+char *state_file(const char *name) {
+  return file_in("XDG_STATE_HOME", "/.local/state", name);
+}
+
+char *cache_folder(void) {
+  return file_in("XDG_CACHE_HOME", "/.cache", "");
 }

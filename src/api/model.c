@@ -120,6 +120,7 @@ st_placement_options st_placement_options_of(const setun_model_params *p, const 
   st_backend_choose(p->device, &backend, &index, NULL);
   return (st_placement_options){.backend = backend,
                                 .device = index,
+                                .device_cache = p->device_cache,
                                 .isa = p->isa,
                                 .activation = p->activation,
                                 .precise = p->precise,

@@ -83,6 +83,7 @@ typedef struct st_workload {
 typedef struct st_device_options {
   const char *isa; // of the CPU, or of the host that computes what the device lacks: NULL means the best
   size_t index;    // of device_at
+  const char *cache; // the folder of compiled shaders; NULL: none are kept
   const char *distrusted; // for tests: what a device's check of itself takes for wrong; NULL: nothing
   const st_log *log;
 } st_device_options;

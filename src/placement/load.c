@@ -6,7 +6,7 @@
 // Everything before the weights: what the memory plan is made from, and the plan.
 static setun_status prepare(st_loader *l) {
   st_model *m = l->m;
-  st_device_options device = {.isa = l->o->isa, .index = l->o->device, .log = l->o->log};
+  st_device_options device = {.isa = l->o->isa, .index = l->o->device, .log = l->o->log, .cache = l->o->device_cache};
   m->backend = l->o->backend;
   l->threads = l->o->threads > 0 ? l->o->threads : st_default_threads();
   setun_status s = st_hparams_read(l->d, l->o->activation, &m->spec, &m->h, l->err);

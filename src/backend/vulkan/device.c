@@ -101,7 +101,7 @@ static setun_status device_new(const st_device_options *options, st_device **dev
   if (s == SETUN_OK) s = st_vk_open(&d->vk, err);
   if (s == SETUN_OK) s = choose(d, options->index, err);
   if (s == SETUN_OK) s = make_device(d, err);
-  if (s == SETUN_OK) s = st_vk_pipelines_open(d, err);
+  if (s == SETUN_OK) s = st_vk_pipelines_open(d, options->cache, err);
   if (s == SETUN_OK) s = st_vk_queue_new(d, &(st_queue_options){.threads = 1, .n_batch = 1}, &d->transfer, err);
   if (s == SETUN_OK) s = st_vk_check(d, err);
   if (s == SETUN_OK) {

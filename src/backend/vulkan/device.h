@@ -78,6 +78,8 @@ struct st_device {
   VkPhysicalDeviceMemoryProperties memory;
   VkPipelineLayout layout;
   VkPipelineCache cache;
+  char *cache_path;   // of the file that keeps compiled pipelines; NULL: none
+  uint32_t n_pipelines; // compiled since it was read
   const char *distrusted; // for tests: the name of what its checks take for wrong; NULL: nothing
   uint32_t lost_forms; // bits by st_vk_form, of forms that it computes wrongly
   bool tails; // a product's last workgroup may prepare the next one
@@ -230,7 +232,8 @@ setun_status st_vk_piece_write(st_device *device, const st_vk_piece *piece, uint
 
 // ---- pipelines.c --------------------------------------------------------------------------------------------------
 
-setun_status st_vk_pipelines_open(st_device *device, setun_error *err);
+// `folder`: of the file with compiled pipelines, one for each device and version of a driver; NULL: none.
+setun_status st_vk_pipelines_open(st_device *device, const char *folder, setun_error *err);
 void st_vk_pipelines_close(st_device *device);
 // Invocations of a workgroup: as wanted, or a subgroup where that is wider.
 uint32_t st_vk_local(const st_device *device, uint32_t wanted);
