@@ -15,7 +15,7 @@ case ${1:-} in
   --full) full=yes seconds=600 seed=random ;;
   '') ;;
   *)
-    sed -n '3,7s/^# \{0,1\}//p' "$0" >&2
+    sed -n '3,8s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

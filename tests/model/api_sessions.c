@@ -90,6 +90,28 @@ static void *stop_when_busy(void *user) {
   return NULL;
 }
 
+// Of the last token only the largest logit's index: the same as among all.
+static void greedy(void **state) {
+  (void)state;
+  setun_model *m = load(MODEL, NULL);
+  setun_session *a = session(m, 4, 1), *b = session(m, 4, 1);
+  const setun_token ids[] = {1, 5, 9, 20, 33, 47};
+  setun_token largest = -1;
+  EXPECT_OK(setun_session_eval_greedy(a, ids, 6, &largest, &err));
+  eval(b, ids, 6, NULL);
+  assert_int_equal(largest, likeliest(setun_session_logits(b), setun_model_n_vocab(m)));
+  assert_null(setun_session_logits(a));
+  assert_int_equal(setun_session_position(a), 6);
+  EXPECT_OK(setun_session_eval(a, &largest, 1, NULL, &err)); // continues as before
+  eval(b, &largest, 1, NULL);
+  assert_memory_equal(setun_session_logits(a), setun_session_logits(b), setun_model_n_vocab(m) * sizeof(float));
+  setun_error err;
+  assert_int_equal(setun_session_eval_greedy(a, ids, 0, &largest, &err), SETUN_ERROR_ARGUMENT);
+  setun_session_free(a);
+  setun_session_free(b);
+  setun_model_free(m);
+}
+
 static void stopped_from_another_thread(void **state) {
   (void)state;
   setun_error err = {SETUN_OK, ""};
@@ -365,6 +387,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(at_once),
       cmocka_unit_test(stopped_from_another_thread),
+      cmocka_unit_test(greedy),
       cmocka_unit_test(round_trip),
       cmocka_unit_test(damaged),
       cmocka_unit_test(of_another_kind),

@@ -35,7 +35,7 @@ HANDLES = {"model": "setun_model_free", "adapters": "setun_adapters_free", "sess
 ENDS = set(HANDLES.values()) | {"setun_output_commit"}  # these end the object, so that only NULL can be passed
 WRITERS = {"setun_model_save_experts", "setun_session_save", "setun_context_save", "setun_synthesize", "setun_output_open"}
 STRUCTS = ["model_info", "plan", "stream_stats", "file_info", "tensor_info", "tensor_zeros", "ceilings",
-           "generate_result", "context_info", "draft_stats", "embedding_info", "constraint_info", "device_info"]
+           "generate_result", "context_info", "draft_stats", "embedding_info", "constraint_info", "device_info", "device_work"]
 PARAMS = ["model", "session", "context", "eval", "sampler", "generate", "chat", "file", "convert", "quantize", "synthesis", "embedding", "constraint", "answer"]
 ENUMS = ["sampler_step", "status", "kv_type", "token_kind", "channel", "end", "choice", "log_level", "pooling", "grammar"]
 OUTS = ["double", "bool", "int", "size_t", "int64_t", "uint32_t", "uint64_t", "setun_token", "setun_token_kind", "setun_candidate", "setun_sampler_order",

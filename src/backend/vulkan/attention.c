@@ -36,17 +36,18 @@ static uint32_t low_words(setun_kv_type type, uint32_t head_dim) {
   return ((is_codes(type) ? padded(head_dim) : head_dim) * low_bits(type) + 31) / 32;
 }
 
-uint32_t st_vk_cache_words(setun_kv_type type, bool keys, uint32_t head_dim) {
+// Words of a position of a KV head: of its key, or of its value.
+static uint32_t cache_words(setun_kv_type type, bool keys, uint32_t head_dim) {
   uint32_t low = low_words(type, head_dim);
   return is_codes(type) ? 1 + low + (keys ? padded(head_dim) / 16 : 0) : low;
 }
 
 static uint32_t key_words(const st_cache_shape *s) {
-  return ST_CACHE_POSITIONS * st_vk_cache_words(s->keys, true, s->head_dim);
+  return ST_CACHE_POSITIONS * cache_words(s->keys, true, s->head_dim);
 }
 
 static uint32_t head_words(const st_cache_shape *s) {
-  return key_words(s) + ST_CACHE_POSITIONS * st_vk_cache_words(s->values, false, s->head_dim);
+  return key_words(s) + ST_CACHE_POSITIONS * cache_words(s->values, false, s->head_dim);
 }
 
 uint64_t st_vk_cache_page_size(const st_cache_shape *s) {
@@ -230,7 +231,7 @@ static setun_status open_head(const st_cache *c, uint32_t page, uint32_t head, s
 
 // A word of a position, keys being stored column by column.
 static uint32_t *word_of(const saved_head *s, bool keys, uint32_t at, uint32_t word) {
-  uint32_t each = st_vk_cache_words(s->c->shape.values, false, s->c->shape.head_dim);
+  uint32_t each = cache_words(s->c->shape.values, false, s->c->shape.head_dim);
   return s->words + (keys ? word * ST_CACHE_POSITIONS + at : s->c->key_words + at * each + word);
 }
 
@@ -258,7 +259,7 @@ static uint32_t get_bits(uint32_t from, uint32_t shift, uint32_t bits) {
 static void copy_codes(const saved_head *s, bool keys, uint32_t at, uint8_t *row, bool out) {
   setun_kv_type type = keys ? s->c->shape.keys : s->c->shape.values;
   uint32_t bits = low_bits(type), each = 32 / bits, low = low_words(type, s->c->shape.head_dim);
-  uint32_t words = st_vk_cache_words(type, keys, s->c->shape.head_dim);
+  uint32_t words = cache_words(type, keys, s->c->shape.head_dim);
   uint32_t *scale = word_of(s, keys, at, 0);
   memcpy(out ? (void *)row : scale, out ? (const void *)scale : row, sizeof(uint16_t)); // little-endian, as all devices
   for (uint32_t i = 1; i < words && !out; i++) *word_of(s, keys, at, i) = 0;

@@ -254,7 +254,6 @@ void st_vk_op_uses(st_vk_op *op, st_vk_access access);
 // Records an operation, or holds it; st_vk_begin was called before.
 void st_vk_run(st_queue *queue, const st_vk_op *op);
 void st_vk_hold(st_queue *queue, st_vk_holding kind, const st_vk_op *op);
-void st_vk_settle(st_queue *queue); // records what is held
 // Waits for what commands other than dispatches depend on.
 void st_vk_sync(st_queue *queue, const st_vk_access *accesses, uint32_t count);
 // Memory for shaders whose last workgroup goes on, all zero at first: a count of the workgroups that ended, which is
@@ -330,8 +329,7 @@ void st_vk_copy_columns(st_queue *queue, const st_array *x, uint32_t n, const st
 
 uint64_t st_vk_cache_size(const st_device *device, const st_cache_shape *shape, int threads);
 uint64_t st_vk_cache_page_size(const st_cache_shape *shape);
-// Words of a position of a KV head, of its key or of its value; the first word of the page with a position.
-uint32_t st_vk_cache_words(setun_kv_type type, bool keys, uint32_t head_dim);
+// The first word of the page with a position.
 uint32_t st_vk_cache_page(const st_cache *cache, const st_token_run *run, uint32_t layer, uint32_t position);
 size_t st_vk_cache_row_size(setun_kv_type type, bool keys, uint32_t head_dim);
 const char *st_vk_cache_format_name(setun_kv_type type);

@@ -163,7 +163,8 @@ void st_vk_run(st_queue *q, const st_vk_op *op) {
   counts->read += op->read, counts->written += op->written;
 }
 
-void st_vk_settle(st_queue *q) {
+// Records what is held.
+static void settle(st_queue *q) {
   st_vk_holding kind = q->held.kind;
   q->held.kind = ST_VK_NOTHING;
   if (kind != ST_VK_NOTHING) st_vk_run(q, &q->held.op);
@@ -171,7 +172,7 @@ void st_vk_settle(st_queue *q) {
 
 bool st_vk_begin(st_queue *q) {
   if (!record(q)) return false;
-  st_vk_settle(q);
+  settle(q);
   return true;
 }
 
@@ -217,7 +218,7 @@ static VkResult submit(st_queue *q) {
 // Submits what was recorded and waits.
 static void flush(st_queue *q) {
   if (!q->recording) return;
-  st_vk_settle(q);
+  settle(q);
   q->recording = false;
   VkResult result = submit(q);
   if (result == VK_ERROR_DEVICE_LOST) {
