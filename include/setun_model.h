@@ -74,9 +74,9 @@ typedef struct setun_model_params {
   /* What computes: "cpu", or a device by its name (setun_get_device) or its kind alone ("vulkan", the first of them);
    * or several, separated by commas, of which the first is taken that can be used here. NULL: the CPU. */
   const char *device;
-  /* A folder, for a device that is not the CPU: what its driver makes of the library's programs is kept there, a file for
-   * each device and version of a driver, which is replaced when the model is freed, so that the next start is faster.
-   * NULL: nothing is kept. */
+  /* A folder, for a device that is not the CPU: what its driver makes of the library's programs is kept there, a file
+   * for each device and version of a driver, which is replaced when the model is freed, so that the next start is
+   * faster. NULL: nothing is kept. */
   const char *device_cache;
 } setun_model_params;
 

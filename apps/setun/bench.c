@@ -45,7 +45,8 @@ static const option rows[] = {
     {0, "compare-threads", OPTION_FLAG, AT(compare_threads), NULL, 0, 0,
      "the same with 1, 2, 4 threads and so on up to one for each processor"},
     {0, "count", OPTION_FLAG, AT(count), NULL, 0, 0,
-     "instead count what a GPU (--device) does for one decoded token after --depth others: dispatches, barriers and bytes by "
+     "instead count what a GPU (--device) does for one decoded token after --depth others: dispatches, barriers and "
+     "bytes by "
      "operation, beside the bytes of the model's weights and cache"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };

@@ -71,8 +71,7 @@ static void print_counts_json(const counted *c, const least *l) {
              "\"bytes_back\": %llu,\n \"least_bytes\": %llu, \"weight_bytes\": %llu, \"cache_bytes\": %llu, ",
              l->n_layer, (unsigned long long)(all.dispatches / l->n_layer), (unsigned long long)others[0].dispatches,
              (unsigned long long)others[1].written, (unsigned long long)others[2].read,
-             (unsigned long long)(l->weights + l->cache), (unsigned long long)l->weights,
-             (unsigned long long)l->cache);
+             (unsigned long long)(l->weights + l->cache), (unsigned long long)l->weights, (unsigned long long)l->cache);
   print_text("\"above_least\": ");
   print_json_number((double)(all.read + all.written) / (double)(l->weights + l->cache) - 1);
   print_text("}\n");
@@ -86,10 +85,11 @@ static void print_counts(const counted *c, const least *l) {
     if (c->of[i].dispatches) print_row(c->of[i].name, &c->of[i]);
   }
   print_row("total", &all);
-  print_text("%llu dispatches for each of %u layers, %llu others; %llu submission%s, %llu bytes to the device, %llu back\n",
-             (unsigned long long)(all.dispatches / l->n_layer), l->n_layer,
-             (unsigned long long)(all.dispatches % l->n_layer), (unsigned long long)others[0].dispatches,
-             plural(others[0].dispatches), (unsigned long long)others[1].written, (unsigned long long)others[2].read);
+  print_text(
+      "%llu dispatches for each of %u layers, %llu others; %llu submission%s, %llu bytes to the device, %llu back\n",
+      (unsigned long long)(all.dispatches / l->n_layer), l->n_layer, (unsigned long long)(all.dispatches % l->n_layer),
+      (unsigned long long)others[0].dispatches, plural(others[0].dispatches), (unsigned long long)others[1].written,
+      (unsigned long long)others[2].read);
   print_text("least: %llu bytes of weights and %llu of the cache; read and written %.2f %% above\n",
              (unsigned long long)l->weights, (unsigned long long)l->cache,
              100 * ((double)(all.read + all.written) / (double)(l->weights + l->cache) - 1));

@@ -81,9 +81,9 @@ typedef struct st_workload {
 } st_workload;
 
 typedef struct st_device_options {
-  const char *isa; // of the CPU, or of the host that computes what the device lacks: NULL means the best
-  size_t index;    // of device_at
-  const char *cache; // the folder of compiled shaders; NULL: none are kept
+  const char *isa;        // of the CPU, or of the host that computes what the device lacks: NULL means the best
+  size_t index;           // of device_at
+  const char *cache;      // the folder of compiled shaders; NULL: none are kept
   const char *distrusted; // for tests: what a device's check of itself takes for wrong; NULL: nothing
   const st_log *log;
 } st_device_options;
@@ -351,8 +351,8 @@ struct st_backend {
   setun_status (*finish)(st_queue *queue, setun_error *err);
   // The same, then copies `n` floats from the beginning of token `token` on, continuing with the next tokens.
   setun_status (*read)(st_queue *queue, const st_array *array, uint32_t token, size_t n, float *out, setun_error *err);
-  // Waits; then ids[t] is the index of the largest of the first `width` numbers of token t, the first of equal ones, or -1
-  // where one of them is not finite; for n tokens. Optional.
+  // Waits; then ids[t] is the index of the largest of the first `width` numbers of token t, the first of equal ones, or
+  // -1 where one of them is not finite; for n tokens. Optional.
   setun_status (*argmax)(st_queue *queue, const st_array *array, uint32_t n, uint32_t width, int32_t *ids,
                          setun_error *err);
   // Optional (absent: nothing is counted): what the queue did since it was made, by index; false past the last.

@@ -14,8 +14,8 @@ typedef st_run_size (*st_context_size_fn)(const st_model *model, const st_run_op
 
 typedef struct st_placement_options {
   const st_backend *backend;
-  size_t device; // of the backend
-  const char *device_cache; // see setun_model_params; NULL: none
+  size_t device;                // of the backend
+  const char *device_cache;     // see setun_model_params; NULL: none
   const char *isa, *activation; // see setun_model_params; NULL: the default
   bool precise;
   int threads;

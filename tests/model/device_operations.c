@@ -2,8 +2,8 @@
 // against the CPU's scalar table, with random shapes; and what a device's check at start does with wrong results.
 //
 //   model_device_operations [--seed N|random] [--seconds S]
-#include "rounds.h"
 #include "models.h"
+#include "rounds.h"
 
 #include "backend/backend.h"
 #include "base/memory.h"
@@ -214,11 +214,8 @@ static void check_product(st_random *r, const st_format *f, bool int8) {
   for (int i = 0; i < 2; i++) {
     st_linear_out outs[3];
     for (uint32_t k = 0; k < t.count; k++) {
-      outs[k] = (st_linear_out){.matrix = m[i],
-                                .bias = t.biased ? bias[i] : NULL,
-                                .dst = dst[i],
-                                .row = 0,
-                                .column = k * rows};
+      outs[k] = (st_linear_out){
+          .matrix = m[i], .bias = t.biased ? bias[i] : NULL, .dst = dst[i], .row = 0, .column = k * rows};
     }
     p.b[i]->linear(p.queue[i], x[i], t.first, t.n, t.normed ? norm[i] : NULL, 1e-5f, outs, (int)t.count);
     if (t.count == 1) p.b[i]->add(p.queue[i], sum[i], dst[i], t.n, rows, 0.5f);
@@ -390,18 +387,18 @@ static void round_of_all(void) {
     bool trits = st_format_is_ternary(f) && (f->scales == ST_SCALE_OUTER || f->scales == ST_SCALE_BLOCK);
     if (!trits && !(st_format_is_float(f) && f->ops->encode)) continue; // the others become one of these forms
     for (int int8 = 0; int8 <= trits; int8++) {
-      st_random_seed(&r, rounds_seed(&rounds, class++));
+      st_random_seed(&r, rounds_seed(&rounds, class ++));
       if (rounds_go_on(&rounds)) check_product(&r, f, int8);
     }
   }
   for (int keys = SETUN_KV_F16; keys <= SETUN_KV_Q4; keys++) {
     for (int values = SETUN_KV_F16; values <= SETUN_KV_Q4; values++) {
-      st_random_seed(&r, rounds_seed(&rounds, class++));
+      st_random_seed(&r, rounds_seed(&rounds, class ++));
       if (!rounds.round && keys != values) continue;
       if (rounds_go_on(&rounds)) check_attention(&r, (setun_kv_type)keys, (setun_kv_type)values);
     }
   }
-  st_random_seed(&r, rounds_seed(&rounds, class++));
+  st_random_seed(&r, rounds_seed(&rounds, class ++));
   if (rounds_go_on(&rounds)) check_rows(&r);
 }
 

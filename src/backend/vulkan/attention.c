@@ -1,5 +1,5 @@
-// The KV cache and attention: the keys that each token sees are computed here, and uploaded as lists. The layout of pages
-// is in shaders/cache.glsl.
+// The KV cache and attention: the keys that each token sees are computed here, and uploaded as lists. The layout of
+// pages is in shaders/cache.glsl.
 #include "backend/vulkan/device.h"
 
 #include "base/memory.h"
@@ -203,8 +203,7 @@ void st_vk_attend(st_queue *q, const st_cache *c, const st_batch *batch, const s
                             .head_words = c->head_words,
                             .has_sinks = a->sinks != NULL,
                             .scale = a->scale};
-  st_vk_op op =
-      st_vk_op_of(ST_VK_ATTEND, &special, &push, sizeof push, (st_vk_groups){a->n_head, batch->n_tokens});
+  st_vk_op op = st_vk_op_of(ST_VK_ATTEND, &special, &push, sizeof push, (st_vk_groups){a->n_head, batch->n_tokens});
   const st_vk_access uses[] = {ST_VK_READS(a->q), ST_VK_READS(far), ST_VK_READS(sink), ST_VK_READS(c),
                                ST_VK_WRITES(a->dst)};
   for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) st_vk_op_uses(&op, uses[i]);
@@ -235,8 +234,8 @@ static uint32_t *word_of(const saved_head *s, bool keys, uint32_t at, uint32_t w
   return s->words + (keys ? word * ST_CACHE_POSITIONS + at : s->c->key_words + at * each + word);
 }
 
-// A number's code in a row as it is saved: where 8 or 4 low bits of it are, and of keys where 2 high ones are; 32 columns
-// are a step. See docs/cache.md.
+// A number's code in a row as it is saved: where 8 or 4 low bits of it are, and of keys where 2 high ones are; 32
+// columns are a step. See docs/cache.md.
 typedef struct {
   uint8_t *low, *high;
   uint32_t low_shift, high_shift;

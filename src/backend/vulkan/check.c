@@ -1,7 +1,7 @@
-// The check at start: when a device is opened, and when a model's weights and cache are planned for it, small examples of
-// what it will compute are compared with the CPU's scalar kernels. Some drivers compute something else. What differs is not
-// used, which is logged; a device is refused where nothing else can be used in its place. Each kind is checked once in a
-// process.
+// The check at start: when a device is opened, and when a model's weights and cache are planned for it, small examples
+// of what it will compute are compared with the CPU's scalar kernels. Some drivers compute something else. What differs
+// is not used, which is logged; a device is refused where nothing else can be used in its place. Each kind is checked
+// once in a process.
 #include "backend/vulkan/device.h"
 
 #include "base/memory.h"
@@ -168,8 +168,8 @@ static setun_status run_products(side *s, const void *what, setun_error *err) {
 }
 
 static const char *const form_names[] = {
-    [ST_VK_F32] = "float32 weights",    [ST_VK_F16] = "half-precision weights",   [ST_VK_BF16] = "bfloat16 weights",
-    [ST_VK_TRITS2] = "2-bit weights",   [ST_VK_TRITS5] = "1.6-bit weights",       [ST_VK_BLOCKS2] = "2-bit blocks"};
+    [ST_VK_F32] = "float32 weights",  [ST_VK_F16] = "half-precision weights", [ST_VK_BF16] = "bfloat16 weights",
+    [ST_VK_TRITS2] = "2-bit weights", [ST_VK_TRITS5] = "1.6-bit weights",     [ST_VK_BLOCKS2] = "2-bit blocks"};
 
 static void warn(const st_device *d, const char *what) {
   st_log_write(&d->log, SETUN_LOG_WARNING, "%s: %s", d->traits.name, what);

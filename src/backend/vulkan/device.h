@@ -78,11 +78,11 @@ struct st_device {
   VkPhysicalDeviceMemoryProperties memory;
   VkPipelineLayout layout;
   VkPipelineCache cache;
-  char *cache_path;   // of the file that keeps compiled pipelines; NULL: none
-  uint32_t n_pipelines; // compiled since it was read
+  char *cache_path;       // of the file that keeps compiled pipelines; NULL: none
+  uint32_t n_pipelines;   // compiled since it was read
   const char *distrusted; // for tests: the name of what its checks take for wrong; NULL: nothing
-  uint32_t lost_forms; // bits by st_vk_form, of forms that it computes wrongly
-  bool tails; // a product's last workgroup may prepare the next one
+  uint32_t lost_forms;    // bits by st_vk_form, of forms that it computes wrongly
+  bool tails;             // a product's last workgroup may prepare the next one
   st_log log;
   // The following are guarded by `lock`, which is held for a submission, but not while one is waited for.
   pthread_mutex_t lock;
@@ -296,8 +296,8 @@ VkDeviceAddress st_vk_matrix_codes(st_queue *queue, const st_dmatrix *matrix);
 
 // ---- check.c ------------------------------------------------------------------------------------------------------
 
-// Compare results with the CPU's: what every model needs, attention over a cache, products of weights in a form, which may
-// be avoided afterwards. SETUN_ERROR_UNSUPPORTED: the device cannot be used.
+// Compare results with the CPU's: what every model needs, attention over a cache, products of weights in a form, which
+// may be avoided afterwards. SETUN_ERROR_UNSUPPORTED: the device cannot be used.
 setun_status st_vk_check(st_device *device, setun_error *err);
 setun_status st_vk_check_cache(st_device *device, setun_kv_type keys, setun_kv_type values, setun_error *err);
 setun_status st_vk_check_form(st_device *device, st_vk_form form, bool int8, setun_error *err);

@@ -1,5 +1,5 @@
-// From products to attention: rotated queries and keys, and what is stored in the cache. The three calls of a layer become
-// one dispatch where they follow each other.
+// From products to attention: rotated queries and keys, and what is stored in the cache. The three calls of a layer
+// become one dispatch where they follow each other.
 #include "backend/vulkan/device.h"
 
 #include <string.h>
@@ -13,8 +13,7 @@ typedef struct {
 } heads_push;
 
 static st_vk_special special_of(const st_queue *q, uint32_t head_dim, bool interleaved) {
-  return (st_vk_special){
-      {st_vk_local(q->device, LOCAL), SETUN_KV_F16, SETUN_KV_F16, head_dim, interleaved}};
+  return (st_vk_special){{st_vk_local(q->device, LOCAL), SETUN_KV_F16, SETUN_KV_F16, head_dim, interleaved}};
 }
 
 // The tokens' positions in the table, one after the other. 0: out of memory, latched.

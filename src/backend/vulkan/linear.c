@@ -75,8 +75,8 @@ void st_vk_embed(st_queue *q, const st_dmatrix *m, const int32_t *ids, uint32_t 
                            .row_words = m->row_words,
                            .block = m->block,
                            .scale = scale};
-  st_vk_op op = st_vk_op_of((st_vk_shader)(ST_VK_EMBED_F32 + m->form), &special, &push, sizeof push,
-                            (st_vk_groups){n, 1});
+  st_vk_op op =
+      st_vk_op_of((st_vk_shader)(ST_VK_EMBED_F32 + m->form), &special, &push, sizeof push, (st_vk_groups){n, 1});
   st_vk_op_uses(&op, ST_VK_WRITES(dst));
   op.read = (uint64_t)n * (m->row_words + m->row_scales) * sizeof(uint32_t);
   op.written = (uint64_t)n * m->columns * sizeof(float);

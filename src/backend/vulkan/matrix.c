@@ -53,16 +53,17 @@ static uint64_t words_of(st_vk_form form, uint64_t columns, uint32_t block) {
 
 static st_rows rows_of(uint32_t lost, const st_format *f) {
   if (st_format_is_ternary(f)) return ST_ROWS_TRITS;
-  return written_form(lost, f) == ST_VK_F32 && !(st_format_is_float(f) && f->block_bytes == sizeof(float)) ? ST_ROWS_FLOAT
-                                                                                                     : ST_ROWS_BYTES;
+  return written_form(lost, f) == ST_VK_F32 && !(st_format_is_float(f) && f->block_bytes == sizeof(float))
+             ? ST_ROWS_FLOAT
+             : ST_ROWS_BYTES;
 }
 
 static bool has_row_scales(st_vk_form form) {
   return form == ST_VK_TRITS2 || form == ST_VK_TRITS5;
 }
 
-// The form in which a matrix's rows will be kept, after its products were checked, unless they were before. What fails here
-// is reported where the matrix is made.
+// The form in which a matrix's rows will be kept, after its products were checked, unless they were before. What fails
+// here is reported where the matrix is made.
 static st_vk_form checked_form(const st_device *d, const st_matrix_desc *desc, setun_error *err, setun_status *status) {
   st_vk_form form = form_of(d->lost_forms, desc);
   bool int8 = desc->precision == ST_PRECISION_INT8 && st_format_is_ternary(desc->format);

@@ -1,5 +1,5 @@
-// Shaders, which are embedded, and their pipelines, which are made when they are first used. What drivers make of them is
-// kept in a file for the next start.
+// Shaders, which are embedded, and their pipelines, which are made when they are first used. What drivers make of them
+// is kept in a file for the next start.
 #include "backend/vulkan/device.h"
 
 #include "base/file.h"
@@ -39,8 +39,8 @@ static setun_status name_file(st_device *d, const char *folder, setun_error *err
   return d->cache_path ? SETUN_OK : st_fail_memory(err, "the name of the file of shaders");
 }
 
-// The file's bytes, freed with st_free, of which the data follow the head; NULL: there is none, or it is not used, which
-// is logged.
+// The file's bytes, freed with st_free, of which the data follow the head; NULL: there is none, or it is not used,
+// which is logged.
 static char *load_file(const st_device *d, size_t *bytes) {
   enum { MOST = 256 << 20 };
   char *text = NULL;
