@@ -63,14 +63,14 @@ static void unwatch(connections *c, int fd) {
   epoll_ctl(c->events, EPOLL_CTL_DEL, fd, NULL);
 }
 
-static void wake(connections *c) {
+void connections_wake(connections *c) {
   const uint64_t one = 1;
+  if (!c) return;
   ssize_t n = write(c->wake, &one, sizeof one); // a full counter wakes as well
   (void)n;
 }
 
-// True: it is the first of the list.
-static bool make_ready(connection *one) {
+connections *connection_ready(connection *one) {
   connections *c = one->all;
   pthread_mutex_lock(&c->lock);
   bool first = !c->ready && !one->ready;
@@ -80,11 +80,7 @@ static bool make_ready(connection *one) {
   }
   one->ready = true;
   pthread_mutex_unlock(&c->lock);
-  return first;
-}
-
-void connection_wake(connection *one) {
-  if (make_ready(one)) wake(one->all);
+  return first ? c : NULL;
 }
 
 static bool is_ready(connection *one) {
@@ -198,7 +194,7 @@ static void run(connection *one) {
     one->fd = -1;
     remove_one(one);
   } else if (MHD_get_timeout(one->daemon, &wait) == MHD_YES && !wait) {
-    make_ready(one); // after others had their turn
+    connection_ready(one); // after others had their turn
   }
 }
 
@@ -389,17 +385,20 @@ connections *connections_new(int listener, daemon_fn *open, void *user) {
 
 void connections_quiesce(connections *c) {
   atomic_store(&c->quiesced, true);
-  wake(c);
+  connections_wake(c);
 }
 
 size_t connections_replying(const connections *c) {
   return c ? atomic_load(&c->replying) : 0;
 }
 
-void connections_free(connections *c) {
+void connections_stop(connections *c) {
   if (!c) return;
   atomic_store(&c->stop, true);
-  wake(c);
+  connections_wake(c);
   pthread_join(c->thread, NULL);
-  free_all(c);
+}
+
+void connections_free(connections *c) {
+  if (c) free_all(c);
 }

@@ -18,10 +18,14 @@ void connections_quiesce(connections *c); // stops accepting
 // The number of connections whose replies are being computed or sent. `c` may be NULL.
 size_t connections_replying(const connections *c);
 // Closes all connections, and ends the thread; `c` may be NULL.
+void connections_stop(connections *c);
+// After connections_stop, when no thread will call connections_wake any more; `c` may be NULL.
 void connections_free(connections *c);
 
-// Call after resuming a connection of libmicrohttpd, from any thread, while it is certain not to be closed.
-void connection_wake(connection *one);
+// Call after resuming a connection of libmicrohttpd, from any thread, while it is certain not to be closed; then pass
+// the result to connections_wake, without a lock.
+connections *connection_ready(connection *one);
+void connections_wake(connections *c); // `c` may be NULL
 
 // ---- for libmicrohttpd's callbacks, on that thread ----
 

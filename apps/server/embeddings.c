@@ -121,6 +121,21 @@ static const char *shown(const st_json *v, char text[32]) {
   return text;
 }
 
+// A length is listed if the model's files list it, or if it is the whole vector's.
+static bool check_listed(const setun_embedding_info *info, uint32_t n, problem *p) {
+  char listed[256] = "";
+  size_t length = 0;
+  bool found = !info->n_lengths || n == info->n_dimensions;
+  for (size_t i = 0; i < info->n_lengths; i++) {
+    found = found || info->lengths[i] == n;
+    if (length < sizeof listed) {
+      length += (size_t)snprintf(listed + length, sizeof listed - length, "%u, ", (unsigned)info->lengths[i]);
+    }
+  }
+  return found || invalid(p, "dimensions", "dimensions: expected one of %s%u, which the model's files list, found %u",
+                          listed, info->n_dimensions, (unsigned)n);
+}
+
 static bool read_dimensions(job *j, const st_json *body, problem *p) {
   const setun_embedding_info *info = &j->server->embeddings;
   const st_json *v = st_json_get(body, "dimensions");
@@ -135,11 +150,7 @@ static bool read_dimensions(job *j, const st_json *body, problem *p) {
     return invalid(p, "dimensions", "dimensions: expected %u, since the model's vectors cannot be cut, found %u",
                    info->n_dimensions, (unsigned)x);
   }
-  bool listed = !info->n_lengths || (uint32_t)x == info->n_dimensions;
-  for (size_t i = 0; i < info->n_lengths; i++) listed = listed || info->lengths[i] == (uint32_t)x;
-  if (!listed) {
-    return invalid(p, "dimensions", "dimensions: expected a length that the model's files list, found %u", (unsigned)x);
-  }
+  if (!check_listed(info, (uint32_t)x, p)) return false;
   j->embedding.params.n_dimensions = (uint32_t)x;
   return true;
 }

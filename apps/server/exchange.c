@@ -40,12 +40,18 @@ void exchange_release(exchange *x) {
   free(x);
 }
 
-// Resumes the exchange in the HTTP thread. With the lock held.
-static void wake(exchange *x) {
-  if (!x->suspended) return;
+// Resumes the exchange in the HTTP thread. With the lock held. Returns what unlock wakes.
+static connections *resume(exchange *x) {
+  if (!x->suspended) return NULL;
   x->suspended = false;
   MHD_resume_connection(x->connection);
-  connection_wake(x->owner);
+  return connection_ready(x->owner);
+}
+
+// The HTTP thread is woken without the lock, which it takes first.
+static void unlock(exchange *x, connections *asleep) {
+  pthread_mutex_unlock(&x->lock);
+  connections_wake(asleep);
 }
 
 void exchange_header(exchange *x, const char *name, const char *value) {
@@ -59,6 +65,7 @@ void exchange_header(exchange *x, const char *name, const char *value) {
 }
 
 void exchange_reply(exchange *x, unsigned status, const char *type, st_buffer *body) {
+  connections *asleep = NULL;
   pthread_mutex_lock(&x->lock);
   if (x->phase < EXCHANGE_READY) {
     x->status = status;
@@ -67,13 +74,14 @@ void exchange_reply(exchange *x, unsigned status, const char *type, st_buffer *b
     *body = (st_buffer){0};
     x->ended = true;
     x->phase = EXCHANGE_READY;
-    wake(x);
+    asleep = resume(x);
   }
-  pthread_mutex_unlock(&x->lock);
+  unlock(x, asleep);
   st_buffer_free(body);
 }
 
 void exchange_stream(exchange *x) {
+  connections *asleep = NULL;
   pthread_mutex_lock(&x->lock);
   if (x->phase < EXCHANGE_READY) {
     x->status = MHD_HTTP_OK;
@@ -81,16 +89,16 @@ void exchange_stream(exchange *x) {
     x->stream = true;
     x->wrote = now_seconds();
     x->phase = EXCHANGE_READY;
-    wake(x);
+    asleep = resume(x);
   }
-  pthread_mutex_unlock(&x->lock);
+  unlock(x, asleep);
 }
 
 // Ends the stream like a closed connection. With the lock held.
-static void cut(exchange *x) {
+static connections *cut(exchange *x) {
   atomic_store(&x->gone, true);
   x->broken = x->ended = true;
-  wake(x);
+  return resume(x);
 }
 
 // Drops sent data, so that a stream's buffer holds only unsent data. With the lock held.
@@ -102,6 +110,7 @@ static void make_room(exchange *x) {
 }
 
 bool exchange_write(exchange *x, const char *bytes, size_t n) {
+  connections *asleep = NULL;
   pthread_mutex_lock(&x->lock);
   bool open = x->connection && !x->ended, fine = true;
   if (open) {
@@ -109,19 +118,20 @@ bool exchange_write(exchange *x, const char *bytes, size_t n) {
     fine = x->out.length - x->taken + n <= STREAM_UNREAD_MOST && st_buffer_append(&x->out, bytes, n);
     x->wrote = now_seconds();
     if (fine)
-      wake(x);
+      asleep = resume(x);
     else
-      cut(x);
+      asleep = cut(x);
   }
-  pthread_mutex_unlock(&x->lock);
+  unlock(x, asleep);
   return fine;
 }
 
 void exchange_end(exchange *x) {
+  connections *asleep = NULL;
   pthread_mutex_lock(&x->lock);
   x->ended = true;
-  if (x->connection) wake(x);
-  pthread_mutex_unlock(&x->lock);
+  if (x->connection) asleep = resume(x);
+  unlock(x, asleep);
 }
 
 void exchange_ping(exchange *x, double before) {
@@ -213,10 +223,11 @@ enum MHD_Result exchange_send(exchange *x) {
 }
 
 void exchange_abandon(exchange *x) {
+  connections *asleep = NULL;
   pthread_mutex_lock(&x->lock);
   atomic_store(&x->gone, true);
-  if (x->connection) wake(x);
-  pthread_mutex_unlock(&x->lock);
+  if (x->connection) asleep = resume(x);
+  unlock(x, asleep);
 }
 
 void exchange_over(exchange *x) {

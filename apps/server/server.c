@@ -131,8 +131,9 @@ void server_free(server *s) {
   atomic_store(&s->phase, SERVER_DRAINING);
   models_stop(s->models); // before the HTTP thread, so that ended jobs get an answer if possible
   compiler_stop(s->compiler);
-  connections_free(s->connections);
+  connections_stop(s->connections); // before the workers, to which it adds requests
   workers_free(s->workers);
+  connections_free(s->connections);
   models_free(s->models);
   compiler_free(s->compiler);
   free(s);

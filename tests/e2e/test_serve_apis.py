@@ -4,6 +4,7 @@ import array
 import base64
 import json
 import os
+import shutil
 import tempfile
 
 from serving import Server, ServerCase, skip_without_server
@@ -254,6 +255,25 @@ class EmbeddingsTest(ServerCase):
         r = self.ask(input=["a", "x " * 600])
         self.refused(r, 400, "512 tokens")
         self.assertEqual(r.error["type"], "exceed_context_size_error")
+
+    def test_listed_lengths(self):
+        """Only the lengths that the model's files list, and the whole one."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "nested")
+            shutil.copytree(self.model, path)
+            with open(os.path.join(path, "config.json"), encoding="utf-8") as file:
+                config = json.load(file)
+            with open(os.path.join(path, "config.json"), "w", encoding="utf-8") as file:
+                json.dump({**config, "matryoshka_dimensions": [32, 64]}, file)
+            server = Server(*self.options, model=path)
+            self.addCleanup(server.stop)
+            for n in (32, 64, 128):
+                want = json.loads(setun("embed", path, "--json", "one", "--dimensions", n).stdout)[0]
+                self.assertEqual(len(want), n)
+                got = server.post("/v1/embeddings", {"model": "x", "input": "one", "dimensions": n}).json["data"][0]["embedding"]
+                self.assertEqual(floats(got), floats(want))
+            for bad in (1, 31, 33, 96, 127):
+                self.refused(server.post("/v1/embeddings", {"model": "x", "input": "one", "dimensions": bad}), 400, "dimensions", "32, 64, 128", bad)
 
     def test_beside_texts(self):
         """Vectors and texts are computed in the same passes, and neither changes the other; many texts are one in the queue."""
