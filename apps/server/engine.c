@@ -51,6 +51,11 @@ static void free_place(engine *e, choice *c) {
     if (c->job->embed) setun_context_truncate(e->context, c->sequence, 0, NULL);
     setun_context_drop(e->context, c->sequence, NULL);
     c->sequence = -1;
+    // Before the reply is sent, so that a client that has it finds the slot free.
+    pthread_mutex_lock(&e->lock);
+    e->shown[i].busy = false;
+    e->state.running--;
+    pthread_mutex_unlock(&e->lock);
   }
 }
 

@@ -22,6 +22,11 @@ class LlamaTest(TextCase):
     def ask(self, **body):
         return self.server.post("/completion", {"prompt": PROMPT, "temperature": 0, "n_predict": 12, **body})
 
+    def test_slots_are_free_when_the_answer_is_there(self):
+        for _ in range(20):
+            self.ask(n_predict=1)
+            self.assertEqual([s["is_processing"] for s in self.server.get("/slots").json], [False, False])
+
     def test_completion(self):
         r = self.ask(return_tokens=True, seed=9).json
         self.assertEqual(r["content"], run_text("-n", 12, "--temp", 0))
