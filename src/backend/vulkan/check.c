@@ -77,15 +77,17 @@ static setun_status take(side *s, const st_array *a, uint32_t n, setun_error *er
   return s->b->read(s->queue, a, 0, (size_t)n * WIDTH, to, err);
 }
 
-// The largest difference of the results, relative to the largest number.
+// Whether the largest difference of the results, relative to the largest number, is more than allowed, or one of them
+// is not finite.
 static bool differ(const side *a, const side *b, double allowed) {
   double most = 0, largest = 0;
   for (size_t i = 0; i < a->n_out; i++) {
     double off = fabs((double)a->out[i] - b->out[i]), size = fabs((double)b->out[i]);
-    if (!(off <= most)) most = off; // also where it is not a number
+    if (!isfinite(off)) return true;
+    if (off > most) most = off;
     if (size > largest) largest = size;
   }
-  return !(most <= allowed * largest);
+  return most > allowed * largest;
 }
 
 // Runs a trial on the device and on the CPU; true where the results differ.

@@ -20,10 +20,11 @@ struct st_vk_pipeline {
 
 // Before the driver's own data, which it checks too, but not for damage.
 typedef struct {
-  char magic[16];
+  char magic[20];
   uint8_t identity[ST_VK_IDENTITY];
   uint64_t bytes, hash; // of the data
 } file_head;
+_Static_assert(sizeof(file_head) == 20 + ST_VK_IDENTITY + 16, "bytes between members would have any value");
 
 static file_head head_of(const st_device *d, const void *data, size_t bytes) {
   file_head h = {.magic = "setun shaders 1", .bytes = bytes, .hash = st_hash(ST_HASH_START, data, bytes)};
