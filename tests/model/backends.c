@@ -293,7 +293,7 @@ static double distance(const float *a, const float *b, size_t n) {
   double most = 0, largest = 0;
   for (size_t i = 0; i < n; i++) {
     double d = fabs((double)a[i] - b[i]), v = fabs((double)b[i]);
-    if (!(d <= most)) most = d; // also NaN
+    if (d > most || isnan(d)) most = d;
     if (v > largest) largest = v;
   }
   return most / largest;

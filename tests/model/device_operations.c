@@ -90,7 +90,7 @@ static void expect_near(const pair *p, st_array *a[2], size_t n, double allowed,
   for (int i = 0; i < 2; i++) need(p->b[i]->read(p->queue[i], a[i], 0, n, i ? y : x, &err), &err);
   for (size_t i = 0; i < n; i++) {
     double d = fabs((double)x[i] - y[i]);
-    if (!(d <= off)) off = d;
+    if (d > off || isnan(d)) off = d;
     if (fabs((double)y[i]) > largest) largest = fabs((double)y[i]);
   }
   free(x);
