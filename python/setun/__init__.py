@@ -90,10 +90,11 @@ class Model:
     def embed(self, texts: str | Sequence[str | Sequence[int]], *, pooling: str | None = None, prompt: str | None = None,
               normalize: bool | None = None, dimensions: int = 0, threads: int = 0,
               parallel: int = 8) -> Any:
-        """The vectors of texts (or of lists of ids, used unchanged), [n, dimensions] float32. `normalize`: divided by
-        their length; None: as the model's files say, which is the default also of files that say nothing; for a single text, [dimensions]. `pooling`: "mean", "cls" or "last"; None: the model's own;
-        "none": the vectors of all tokens, a list with [tokens, dimensions] for each text, or for a single text its array.
-        `prompt`: the name of one of `prompts`; None: the model's default; "": none. `parallel`: texts computed together."""
+        """The vectors of texts (or of lists of ids, used unchanged), [n, dimensions] float32; for a single text,
+        [dimensions]. `pooling`: "mean", "cls" or "last"; None: the model's own; "none": the vectors of all tokens, a list
+        with [tokens, dimensions] for each text, or for a single text its array. `prompt`: the name of one of `prompts`;
+        None: the model's default; "": none. `normalize`: whether vectors are divided by their length; None: as the model's
+        files say, and divided where they say nothing. `parallel`: texts computed together."""
         import numpy
         alone, info = isinstance(texts, str), self._embedding_info()
         name = prompt if prompt is not None else (info.prompt or b"").decode()

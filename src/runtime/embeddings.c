@@ -128,12 +128,14 @@ size_t st_embeddings_vectors(const st_embeddings *e, size_t n) {
 }
 
 // From a state, pooled or a token's, to an embedding.
-static setun_status finish(st_embeddings *e, st_run *run, const float *state, uint32_t n, bool raw, float *out,
-                           setun_error *err) {
+static setun_status finish(st_embeddings *e, st_run *run, const float *state, uint32_t n,
+                           const setun_embedding_params *params, float *out, setun_error *err) {
   const st_hparams *h = &run->model->h;
   uint32_t dense = st_dense_width(h);
-  // What the files truncate is divided by its length before, as in sentence-transformers; what is asked for, after.
-  uint32_t scaled = n == st_embedding_length(h) ? st_embedding_width(h) : n;
+  bool raw = params->raw || (h->embedding.unscaled && !params->normalize);
+  // The files' own division by the length comes before their truncation, as in sentence-transformers; one that is asked
+  // for comes after it, and so does that of a vector that is cut further.
+  uint32_t scaled = n == st_embedding_length(h) && !params->normalize ? st_embedding_width(h) : n;
   float *projected = e->states + (ST_STATES_AT_ONCE - 1) * (size_t)(dense > e->width ? dense : e->width);
   setun_status s = st_run_project(run, state, projected, err);
   if (s == SETUN_OK) s = normalize(projected, scaled, raw, err);
@@ -147,15 +149,17 @@ setun_status st_embeddings_get(st_embeddings *e, st_run *run, int sequence, uint
   const double *sum = e->sums + (size_t)sequence * e->width;
   const st_hparams *h = &run->model->h;
   uint32_t n = params->n_dimensions ? params->n_dimensions : st_embedding_length(h);
-  bool raw = params->raw || (h->embedding.unscaled && !params->normalize);
+  if (params->raw && params->normalize) {
+    return st_fail(err, SETUN_ERROR_ARGUMENT, "embedding: expected at most one of raw and normalize, found both");
+  }
   setun_status s = st_embedding_check_length(h, n, err);
   if (s == SETUN_OK) s = check(e, p, position, err);
   if (s != SETUN_OK) return s;
   for (uint32_t t = 0; e->tokens && t < position && s == SETUN_OK; t++) {
-    s = finish(e, run, token_states(e, sequence, t), n, raw, out + (size_t)t * n, err);
+    s = finish(e, run, token_states(e, sequence, t), n, params, out + (size_t)t * n, err);
   }
   if (e->tokens) return s;
   double count = e->pooling == SETUN_POOLING_MEAN ? p->end - p->begin : 1;
   for (uint32_t i = 0; i < e->width; i++) e->states[i] = (float)(sum[i] / count);
-  return finish(e, run, e->states, n, raw, out, err);
+  return finish(e, run, e->states, n, params, out, err);
 }

@@ -285,6 +285,9 @@ class EmbedTest(Case):
         write_json(dict(config, truncate_dim=7), path, "config_sentence_transformers.json")
         self.assertEqual(self.embed(path, *text), [whole[:7]])
         self.assertEqual(self.embed(path, *text, "--dimensions", 7), [whole[:7]])
+        length = math.hypot(*whole[:7])
+        again = self.embed(path, *text, "--normalize")[0]
+        self.assertLess(max(abs(x / length - y) for x, y in zip(whole[:7], again, strict=True)), 1e-6)
         self.fails(1, "embed", path, *text, "--dimensions", 8, mentions=["n_dimensions", 7, 8])
         self.fails(1, "convert", path, "-o", path + ".gguf", "--to", "f32", mentions=["truncated length", 7])
         for value, found in ((0, 0), ("7", "string")):

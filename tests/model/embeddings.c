@@ -192,6 +192,8 @@ static void what_was_not_pooled(void **state) {
   assert_int_equal(setun_context_embed(c, &empty, 1, NULL, x, NULL), SETUN_ERROR_ARGUMENT);
   const setun_embedding_params part = {.size = sizeof part, .n_dimensions = WIDTH / 2};
   assert_int_equal(setun_context_embed(c, &text, 1, &part, x, NULL), SETUN_ERROR_ARGUMENT);
+  const setun_embedding_params both = {.size = sizeof both, .raw = true, .normalize = true};
+  assert_int_equal(setun_context_embed(c, &text, 1, &both, x, NULL), SETUN_ERROR_ARGUMENT);
   setun_context_free(c);
   setun_model_free(m);
 }
