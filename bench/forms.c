@@ -4,18 +4,19 @@
 // usage: bench_forms [-t THREADS] [-m MIB] [-r ROUNDS] [-b BLOCK] [-i ISA] FORM... The forms are those of
 // src/kernel/forms.def that take int8 activations by block, such as zp4 and s24i. See docs/quantization.md.
 #define _GNU_SOURCE
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "form_names.h"
 #include "kernel/layout.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { COLUMNS = 4096, FORMS_MOST = 8, ROUNDS_MOST = 64 };
+enum { COLUMNS = 4096, FORMS_MOST = 8, ROUNDS_MOST = 64, THREADS_MOST = 64, MIB_MOST = 1 << 20 };
 
 typedef struct {
   const char *name;
@@ -32,14 +33,9 @@ typedef struct {
   const uint8_t *data;
   size_t bytes; // to read; 0: the product
   float *out;
-  uint64_t read[64];
+  uint64_t read[THREADS_MOST];
+  void *scratch[THREADS_MOST];
 } bench;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static int by_value(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
@@ -58,13 +54,18 @@ static void fail(const char *what) {
   exit(1);
 }
 
+// A decimal number from 1 to `most`.
+static size_t number(char option, const char *text, size_t most) {
+  char *end;
+  unsigned long n = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+  if (n && !*end && n <= most) return n;
+  fprintf(stderr, "bench_forms: -%c: expected a number from 1 to %zu, found %s\n", option, most, text);
+  exit(1);
+}
+
 static st_form form_by_name(const char *name) {
-  static const char *const names[] = {
-#define FORM(id, text, ...) text,
-#include "kernel/forms.def"
-  };
   for (int i = 0; i < ST_FORM_COUNT; i++) {
-    if (!strcmp(names[i], name) && st_form_takes((st_form)i, ST_ACT_INT8_BLOCK)) return (st_form)i;
+    if (!strcmp(form_name((st_form)i), name) && st_form_takes((st_form)i, ST_ACT_INT8_BLOCK)) return (st_form)i;
   }
   fail("a form: expected one of src/kernel/forms.def that takes int8 activations by block");
   return ST_FORM_F32;
@@ -108,70 +109,86 @@ static void work(void *context, int index, int count) {
   }
   st_input input = b->input;
   st_pool_share(b->w->rows, ST_GROUP, index, count, &first, &last);
-  input.scratch = b->k.scratch_bytes ? st_pages_alloc(b->k.scratch_bytes, false) : NULL;
+  input.scratch = b->scratch[index];
   b->k.matmul[b->w->form][ST_ACT_INT8_BLOCK](b->w, &input, first, last, b->out, b->w->rows);
-  if (input.scratch) st_pages_free(input.scratch, b->k.scratch_bytes);
 }
 
 static double run(bench *b, const subject *s, bool read) {
   b->w = &s->w, b->data = s->w.data, b->bytes = read ? s->bytes : 0;
-  double start = now();
+  double start = st_clock_seconds();
   st_pool_run(b->pool, work, b);
-  return now() - start;
+  return st_clock_seconds() - start;
 }
 
-int main(int argc, char **argv) {
-  static subject subjects[FORMS_MOST];
-  bench b = {0};
-  int threads = st_default_threads(), rounds = 9, n = 0, option;
-  size_t bytes = (size_t)256 << 20;
-  uint32_t block = 128;
-  const char *isa = NULL;
-  while ((option = getopt(argc, argv, "t:m:r:b:i:")) != -1) {
-    if (option == 't') threads = atoi(optarg);
-    if (option == 'm') bytes = (size_t)atoi(optarg) << 20;
-    if (option == 'r') rounds = atoi(optarg);
-    if (option == 'b') block = (uint32_t)atoi(optarg);
-    if (option == 'i') isa = optarg;
-    if (option == '?') return 1;
-  }
-  if (rounds < 1 || rounds > ROUNDS_MOST || threads < 1 || threads > 64 || argc - optind > FORMS_MOST || argc == optind)
-    fail("expected 1 to 64 rounds and threads, and 1 to 8 forms");
-  if (st_kernels_get(isa, &b.k, NULL) != SETUN_OK || st_pool_new(NULL, threads, &b.pool, NULL) != SETUN_OK)
-    fail("no such kernels, or no memory");
-  size_t most = 0;
-  for (; optind < argc; n++, optind++) {
-    subjects[n].name = argv[optind];
-    make(&subjects[n], block, bytes);
-    if (subjects[n].w.rows > most) most = subjects[n].w.rows;
-  }
+static void make_input(bench *b) {
   float x[COLUMNS];
   for (int i = 0; i < COLUMNS; i++) { // normal
     double u = ((double)random() + 1) / 2147483649.0, v = (double)random() / 2147483648.0;
     x[i] = (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
   }
-  b.input = (st_input){.kind = ST_ACT_INT8_BLOCK, .tokens = 1, .columns = COLUMNS};
-  b.input.data = st_pages_alloc(b.k.input_bytes(ST_ACT_INT8_BLOCK, 1, COLUMNS), false);
-  b.out = st_pages_alloc(most * sizeof *b.out, true);
-  if (!b.input.data || !b.out) fail("out of memory");
-  b.k.prepare(&b.input, x, COLUMNS, NULL, 0, 0, 1);
-  double reads[ROUNDS_MOST];
+  b->input = (st_input){.kind = ST_ACT_INT8_BLOCK, .tokens = 1, .columns = COLUMNS};
+  b->input.data = st_pages_alloc(b->k.input_bytes(ST_ACT_INT8_BLOCK, 1, COLUMNS), false);
+  if (!b->input.data) fail("out of memory");
+  b->k.prepare(&b->input, x, COLUMNS, NULL, 0, 0, 1);
+}
+
+// The measured rounds of all subjects, and of reading the first one's bytes.
+static void measure(bench *b, subject *subjects, int n, int rounds, double *reads) {
   for (int i = -1; i < rounds; i++) { // the first one only warms up
-    double seconds = run(&b, &subjects[0], true);
+    double seconds = run(b, &subjects[0], true);
     if (i >= 0) reads[i] = seconds;
     for (int j = 0; j < n; j++) {
-      seconds = run(&b, &subjects[j], false);
+      seconds = run(b, &subjects[j], false);
       if (i >= 0) subjects[j].seconds[i] = seconds;
     }
   }
+}
+
+static void print(const subject *s, int rounds, double ceiling) {
+  double seconds = median(s->seconds, rounds), speed = (double)s->bytes / seconds * 1e-9;
+  double weights = (double)s->w.rows * COLUMNS;
+  printf("%-5s %.3f bits a weight, %5.1f GB/s, %5.1f%% of reading, %6.2f G weights/s\n", s->name,
+         8 * (double)s->bytes / weights, speed, 100 * speed / ceiling, weights / seconds * 1e-9);
+}
+
+int main(int argc, char **argv) {
+  static subject subjects[FORMS_MOST];
+  bench b = {0};
+  int threads = st_default_threads(), rounds = 9, option;
+  size_t bytes = (size_t)256 << 20, most = 0;
+  uint32_t block = 128;
+  const char *isa = NULL;
+  setun_error error = {SETUN_OK, ""};
+  while ((option = getopt(argc, argv, "t:m:r:b:i:")) != -1) {
+    if (option == 't') threads = (int)number('t', optarg, THREADS_MOST);
+    if (option == 'm') bytes = number('m', optarg, MIB_MOST) << 20;
+    if (option == 'r') rounds = (int)number('r', optarg, ROUNDS_MOST);
+    if (option == 'b') block = (uint32_t)number('b', optarg, COLUMNS);
+    if (option == 'i') isa = optarg;
+    if (option == '?') return 1;
+  }
+  int n = argc - optind;
+  if (n < 1 || n > FORMS_MOST) fail("expected 1 to 8 forms");
+  if (block % ST_STEP || COLUMNS % block) fail("-b: expected a multiple of 32 that divides 4096");
+  if (threads > THREADS_MOST) threads = THREADS_MOST;
+  if (st_kernels_get(isa, &b.k, &error) != SETUN_OK || st_pool_new(NULL, threads, &b.pool, &error) != SETUN_OK)
+    fail(error.message);
+  for (int i = 0; i < threads && b.k.scratch_bytes; i++) {
+    if (!(b.scratch[i] = st_pages_alloc(b.k.scratch_bytes, false))) fail("out of memory");
+  }
+  for (int i = 0; i < n; i++) {
+    subjects[i].name = argv[optind + i];
+    make(&subjects[i], block, bytes);
+    if (subjects[i].w.rows > most) most = subjects[i].w.rows;
+  }
+  make_input(&b);
+  b.out = st_pages_alloc(most * sizeof *b.out, true);
+  if (!b.out) fail("out of memory");
+  double reads[ROUNDS_MOST];
+  measure(&b, subjects, n, rounds, reads);
   double ceiling = (double)subjects[0].bytes / median(reads, rounds) * 1e-9;
   printf("%s, %d threads, groups of %u: reading %.1f GB/s\n", b.k.name, threads, (unsigned)block, ceiling);
-  for (int j = 0; j < n; j++) {
-    double seconds = median(subjects[j].seconds, rounds), speed = (double)subjects[j].bytes / seconds * 1e-9;
-    double weights = (double)subjects[j].w.rows * COLUMNS;
-    printf("%-5s %.3f bits a weight, %5.1f GB/s, %5.1f%% of reading, %6.2f G weights/s\n", subjects[j].name,
-           8 * (double)subjects[j].bytes / weights, speed, 100 * speed / ceiling, weights / seconds * 1e-9);
-  }
+  for (int j = 0; j < n; j++) print(&subjects[j], rounds, ceiling);
   st_pool_free(b.pool);
   return 0;
 }

@@ -46,8 +46,7 @@ static const option rows[] = {
      "the same with 1, 2, 4 threads and so on up to one for each processor"},
     {0, "count", OPTION_FLAG, AT(count), NULL, 0, 0,
      "instead count what a GPU (--device) does for one decoded token after --depth others: dispatches, barriers and "
-     "bytes by "
-     "operation, beside the bytes of the model's weights and cache"},
+     "bytes by operation, beside the bytes of the model's weights and cache"},
     {0, "json", OPTION_FLAG, AT(json), NULL, 0, 0, "print JSON"},
 };
 
@@ -443,8 +442,8 @@ static int run(const command *self, int argc, char **argv) {
   if (o.compare_threads && (o.sequences || o.compute.threads || o.save)) {
     return usage_error(self, "--compare-threads excludes --threads, --sequences and --save");
   }
-  if (o.count && (o.sequences || o.compare_isas || o.compare_threads)) {
-    return usage_error(self, "--count excludes --sequences, --compare-isa and --compare-threads");
+  if (o.count && (o.prefill || o.decode || o.sequences || o.compare_isas || o.compare_threads)) {
+    return usage_error(self, "--count excludes -p, -n, --sequences, --compare-isa and --compare-threads");
   }
   o.compute.n_ctx = (uint32_t)most_of(o.prefill ? o.prefill : 512, o.depth + (o.decode ? o.decode : 64));
   if (o.compare_isas || o.compare_threads) return compare_speeds(o.shape ? o.shape : argv[1], &o);
