@@ -19,8 +19,8 @@ typedef struct comparison {
   int64_t repeats;
 } comparison;
 
-// The instruction sets of this machine except scalar, which is not used for speed; or 1, 2, 4 threads and so on up to one
-// for each processor. False: out of memory; freed with comparison_free in any case.
+// The instruction sets of this machine except the portable one, which is far slower; or 1, 2, 4 threads and so on up to
+// one for each processor. False: out of memory; freed with comparison_free in any case.
 bool comparison_of_isas(int64_t repeats, comparison *c);
 bool comparison_of_threads(int64_t repeats, comparison *c);
 void comparison_free(comparison *c);

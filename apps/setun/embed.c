@@ -382,11 +382,11 @@ const command command_embed = {
     .max_arguments = INT_MAX,
     .details =
         "Writes one vector of length 1 for each text, or with --pooling none for each of its tokens. The model's files "
-        "(sentence-transformers' modules.json and others, GGUF's pooling_type) define how the hidden states of a text's tokens are pooled, and dense matrices to apply; the "
-        "default is the state of the last token. They may also say that vectors are not divided by their length, or end "
-        "after so many numbers. Texts begin and end with tokens as the model's tokenizer specifies. A "
-        "text's vector is bit-identical alone and among others. A text with more tokens than the model takes is an "
-        "error.",
+        "(sentence-transformers' modules.json and others, GGUF's pooling_type) define how the hidden states of a "
+        "text's tokens are pooled, and dense matrices to apply; the default is the state of the last token. They may "
+        "also say that vectors are not divided by their length, or end after so many numbers. Texts begin and end with "
+        "tokens as the model's tokenizer specifies. A text's vector is bit-identical alone and among others. A text "
+        "with more tokens than the model takes is an error.",
     .groups = {{"texts", OPTION_ROWS(text_rows_of_embed), 0},
                {"options", OPTION_ROWS(rows), 0},
                COMPUTE_GROUP(embed_options),

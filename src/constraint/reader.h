@@ -53,7 +53,8 @@ bool st_node_stack_push(st_node_stack *stack, st_node node);
 st_node st_node_stack_join(st_node_stack *stack, size_t base, st_grammar *g,
                            st_node (*join)(st_grammar *, const st_node *, size_t));
 
-// A decimal number, at most ST_UNBOUNDED - 1, which larger ones become. False, and nothing is written, where no digit follows.
+// A decimal number, at most ST_UNBOUNDED - 1, which larger ones become. False, and nothing is written, where no digit
+// follows.
 bool st_reader_number(st_reader *r, uint32_t *number);
 
 #endif

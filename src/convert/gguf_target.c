@@ -98,7 +98,9 @@ static void tell_left_out(const st_conversion *p) {
     st_log_write(p->o->log, SETUN_LOG_WARNING, "prompts (%s): %s", ST_SENTENCE_CONFIG, key);
   if (!p->has_hparams) return;
   if (p->h.embedding.n_ctx) st_log_write(p->o->log, SETUN_LOG_WARNING, "max_seq_length: %s", key);
-  if (p->h.embedding.nested) st_log_write(p->o->log, SETUN_LOG_WARNING, "is_matryoshka, matryoshka_dimensions: %s", key);
+  if (p->h.embedding.nested) {
+    st_log_write(p->o->log, SETUN_LOG_WARNING, "is_matryoshka, matryoshka_dimensions: %s", key);
+  }
 }
 
 setun_status st_write_gguf(st_conversion *p, const char *path, setun_error *err) {

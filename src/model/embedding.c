@@ -64,7 +64,9 @@ static setun_status check_members(const st_json *config, const char *const *read
     const char *text = st_json_string(&m->value);
     if (is_listed(read, m->key) || is_empty(&m->value)) continue;
     while (f->key && strcmp(f->key, m->key)) f++;
-    if (!f->key || !text || strcmp(text, f->value)) return fail_value(m->key, f->key ? f->value : "none", &m->value, err);
+    if (!f->key || !text || strcmp(text, f->value)) {
+      return fail_value(m->key, f->key ? f->value : "none", &m->value, err);
+    }
   }
   return SETUN_OK;
 }
@@ -235,8 +237,8 @@ setun_status st_embedding_check_length(const st_hparams *h, uint32_t n, setun_er
     s = st_fail(err, SETUN_ERROR_ARGUMENT, "n_dimensions: expected one of %s%u, found %u",
                 listed.data ? listed.data : "", most, n);
   } else if (!allowed) {
-    s = st_fail(err, SETUN_ERROR_ARGUMENT, "n_dimensions: expected %s%u%s, found %u", e->nested ? "at most " : "",
-                most, e->nested ? "" : ", since the model's vectors cannot be cut", n);
+    s = st_fail(err, SETUN_ERROR_ARGUMENT, "n_dimensions: expected %s%u%s, found %u", e->nested ? "at most " : "", most,
+                e->nested ? "" : ", since the model's vectors cannot be cut", n);
   }
   st_buffer_free(&listed);
   return s;

@@ -59,7 +59,7 @@ typedef struct st_code_run {
   unsigned shift;  // of the code in each byte
 } st_code_run;
 
-// How a ternary format stores codes, trit + 1, for code that only moves them to other places: two bits each but for
+// How a ternary format stores codes, trit + 1, for code that only moves them to other places: two bits each, except
 // digits.
 typedef enum st_code_order {
   ST_CODES_PLANES, // each `width` bytes of a step hold 4 * width columns: bit pair p of each, from shift `first` on by

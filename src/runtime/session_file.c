@@ -300,7 +300,7 @@ static setun_status check_header(const st_sequences *all, const st_sequence *q, 
 }
 
 static const char *describe_window(uint32_t window, uint32_t sinks, char out[64]) {
-  if (!window) return "no window";
+  if (!window && !sinks) return "no window";
   int n = snprintf(out, 64, "a window of %u tokens", window);
   if (sinks) snprintf(out + n, 64 - (size_t)n, " and %u sinks", sinks);
   return out;

@@ -1,4 +1,4 @@
-// Grammars and expressions for tools/check_grammars.py: texts of random tokens, verdicts on given texts, and masks
+// Grammars and expressions for check_grammars.py: texts of random tokens, verdicts on given texts, and masks
 // against each token tried by itself.
 //
 // usage: constraint_grammars VOCABULARY samples COUNT SEED GRAMMAR

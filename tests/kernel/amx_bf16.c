@@ -140,7 +140,8 @@ static void check_parts(size_t tokens) {
   free_matrix(&w);
 }
 
-// Where the scalar table's result is finite, nearly the same, except for three sums that may be subnormal; otherwise the same.
+// Where the scalar table's result is finite, nearly the same, except for three sums that may be subnormal; otherwise
+// the same.
 static bool like_scalar(float got, float scalar, float bound) {
   return isfinite(scalar) ? fabsf(got - scalar) <= fabsf(scalar) * bound + 3 * FLT_MIN : same(got, scalar);
 }

@@ -11,11 +11,12 @@ static const st_fact facts[] = {
     {NULL, "use_rotary_pos_emb", ST_FACT_AT, "true", "all layers have RoPE"},
     {NULL, "use_cla add_classification_head position_embedding_xdrope use_mixed_mlp_moe", ST_FACT_AT, "0|false|",
      "keys and values shared by layers; a classifier; RoPE of images; a dense branch beside experts"},
-    {NULL, "class_num dense_list pool_type", ST_FACT_NEUTRAL, "", "used only with add_classification_head, which is refused"},
+    {NULL, "class_num dense_list pool_type", ST_FACT_NEUTRAL, "",
+     "used only with add_classification_head, which is refused"},
     {NULL,
-     "anyres_pooling_size anyres_vit_max_image_size anyres_vit_two_views im_end_id im_newline_id im_start_id mask_init_id "
-     "num_media_embeds pad_id skip_cls_token text_end_id text_start_id video_end_id video_start_id vit_input_resolution "
-     "vit_mapping_type vit_norm_type vit_patch vit_path vit_token vit_type",
+     "anyres_pooling_size anyres_vit_max_image_size anyres_vit_two_views im_end_id im_newline_id im_start_id "
+     "mask_init_id num_media_embeds pad_id skip_cls_token text_end_id text_start_id video_end_id video_start_id "
+     "vit_input_resolution vit_mapping_type vit_norm_type vit_patch vit_path vit_token vit_type",
      ST_FACT_NEUTRAL, "", "images, and ids of tokens around them"},
     {NULL, "cla_share_factor", ST_FACT_NEUTRAL, "", "used only with use_cla, which is refused"},
     {NULL, "org_vocab_size", ST_FACT_NEUTRAL, "", "the vocabulary without its padding"},
