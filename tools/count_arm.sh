@@ -1,6 +1,6 @@
 #!/bin/sh
 # Counts the instructions of products on 64-bit Arm under emulation: for each instruction set, form and number of
-# tokens those for 16 rows and 32 columns, all of a token's columns included, as a table. docs/kernels.md has its figures.
+# tokens those for 16 rows and 32 columns, all of a token's columns included, as a table.
 # usage: tools/count_arm.sh [FORM:ACTIVATION...]
 set -eu
 cd "$(dirname "$0")/.."
