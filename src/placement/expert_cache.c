@@ -588,24 +588,29 @@ static setun_status complete_arrived(st_expert_cache *c, bool *any, setun_error 
   return s;
 }
 
-// All slots hold experts that come later in the order: the last of them is evicted, and will be read again.
-static void give_up_last(st_expert_cache *c) {
+// All slots hold experts that come later in the order: the last one that is there is evicted, and will be read again.
+// False: none is there yet.
+static bool give_up_last(st_expert_cache *c) {
   for (uint32_t i = c->demand.n; i-- > 0;) {
     if (c->wants[i] != WANT_COMING || slot_of(c, i)->state != SLOT_READY) continue;
     empty(c, slot_of(c, i));
     c->wants[i] = WANT_MISSING;
-    return;
+    return true;
   }
+  return false;
 }
 
-// Waits for the first expert that was not returned; if it is not being read yet, makes room for it.
+// Waits for the first expert that was not returned; if it is not being read yet, makes room for it, or waits for one
+// that can make room.
 static setun_status wait_for_one(st_expert_cache *c, bool in_order, setun_error *err) {
+  bool missing = false;
   for (uint32_t i = 0; i < c->demand.n; i++) {
     if (c->wants[i] == WANT_COMING) return complete(c, c->records[record_of(c, i)].slot, err);
     if (c->wants[i] != WANT_MISSING || !in_order) continue;
-    give_up_last(c);
-    return SETUN_OK;
+    if (give_up_last(c)) return SETUN_OK;
+    missing = true;
   }
+  if (missing) return SETUN_OK; // reads for other layers take all room; they end by themselves
   return st_fail(err, SETUN_ERROR_STATE, "layer %u: all requested experts were already returned", c->demand.layer);
 }
 
