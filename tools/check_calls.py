@@ -29,7 +29,8 @@ def main():
     command = [args.program, "--print", str(args.answers)] + ([args.model] if args.model else [])
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     first, *lines = [line for line in done.stdout.decode().split("\n") if line.startswith(("[{", "{"))]
-    schemas = {tool["function"]["name"]: tool["function"].get("parameters", {"type": "object"}) for tool in json.loads(first)}
+    functions = [tool["function"] for tool in json.loads(first)]
+    schemas = {f["name"]: f.get("parameters", {"type": "object"}) for f in functions}
     validators = {name: jsonschema_rs.validator_for(schema, validate_formats=True) for name, schema in schemas.items()}
     counts, wrong = collections.Counter(), 0
     for line in lines:

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Compares chat templates, tokenizers and grammars with published ones: every template that ships with llama.cpp, rendered
-by Jinja2 and by Setun, and the calls of tools that it writes, read back; every vocabulary there that comes with texts and
-their ids; and every grammar there, by tests/constraint/check_grammars.py. Of every vocabulary, plain text must not give
-a control token, be it the tokens' own spelling, nor where the file does not say which its unknown token is. Nothing of that
-package is kept in the project.
+"""Compares chat templates, tokenizers and grammars with published ones: every template that ships with llama.cpp,
+rendered by Jinja2 and by Setun, and the calls of tools that it writes, read back; every vocabulary there that comes
+with texts and their ids; and every grammar there, by tests/constraint/check_grammars.py. Of every vocabulary, plain
+text must not give a control token, be it the tokens' own spelling, nor where the file does not say which its unknown
+token is. Nothing of that package is kept in the project.
 
 usage: check_published.py BUILD CACHE
 BUILD holds setun, tests/chat_render, tests/chat_calls and tests/constraint_grammars. The PyPI source archive of
-llama-cpp-python 0.3.36 is fetched into CACHE, and Jinja2 into a virtual environment there, once. Exit status 1 when anything
-differs, 77 when the archive cannot be had.
+llama-cpp-python 0.3.36 is fetched into CACHE, and Jinja2 into a virtual environment there, once. Exit status 1 when
+anything differs, 77 when the archive cannot be had.
 """
 import json
 import os
@@ -27,7 +27,8 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
 import gguf  # noqa: E402
 
 NORMAL, UNKNOWN, CONTROL, UNUSED, BYTE = 1, 2, 3, 5, 6  # of tokenizer.ggml.token_type
-TEXTS = ["Hello world", "caf\u00e9 \u65e5\u672c\u8a9e \U0001f642 \u0378\ufffd", "a\tb\r\n\n  c", "\u0000\u0001\u007f", "<s>a</s>[CLS]"]
+TEXTS = ["Hello world", "caf\u00e9 \u65e5\u672c\u8a9e \U0001f642 \u0378\ufffd", "a\tb\r\n\n  c", "\u0000\u0001\u007f",
+         "<s>a</s>[CLS]"]
 
 
 def fetch(cache, python):
@@ -35,8 +36,10 @@ def fetch(cache, python):
     folder = os.path.join(cache, "llama.cpp")
     if os.path.isdir(folder):
         return folder
-    subprocess.run([python, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", cache, PACKAGE], check=True)
-    archive = next(name for name in os.listdir(cache) if name.startswith("llama_cpp_python") and name.endswith(".tar.gz"))
+    subprocess.run([python, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", cache, PACKAGE],
+                   check=True)
+    archive = next(name for name in os.listdir(cache)
+                   if name.startswith("llama_cpp_python") and name.endswith(".tar.gz"))
     part = folder + ".part"
     with tarfile.open(os.path.join(cache, archive)) as tar:
         for member in tar.getmembers():

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Grammars (GBNF) against an independent recognizer: texts of random tokens, and the same with random changes, are judged by
-both; masks are compared with each token tried by itself. Texts of grammars named json* are read by Python's json, too.
+"""Grammars (GBNF) against an independent recognizer: texts of random tokens, and the same with random changes, are
+judged by both; masks are compared with each token tried by itself. Texts of grammars named json* are read by Python's
+json, too.
 
 usage: check_grammars.py FOLDER VOCABULARY... [--program build/tests/constraint_grammars] [--count N] [--seed N]
 Each *.gbnf of FOLDER is used with each VOCABULARY, a GGUF file or a model's directory.
@@ -71,7 +72,8 @@ def check(args, path, vocabulary):
             print(f"{path.name}: {text!r} is not JSON")
     masks, wrong = map(int, run(args, vocabulary, "masks", 6, args.seed, path)[0].split(" "))
     print(f"{path.name:18} {len(made)} of {len(lines)} texts judged, {len(texts) - len(made)} changed ones "
-          f"({accepted - len(made)} of them in the language); {masks} masks, {wrong} bits differ; {faults} faults", flush=True)
+          f"({accepted - len(made)} of them in the language); {masks} masks, {wrong} bits differ; {faults} faults",
+          flush=True)
     return faults + wrong + (not made) + (not masks)
 
 
