@@ -37,12 +37,18 @@ static char *read_file(const char *path, size_t *n) {
   return text;
 }
 
-static int open_vocabulary(void **state) {
-  (void)state;
+static st_tokenizer *tokenizer_of_tales(void) {
+  st_tokenizer *t;
   size_t n;
   char *json = read_file(SETUN_SOURCE_DIR "/models/setun-tales-7m/tokenizer.json", &n);
-  assert_int_equal(st_tokenizer_from_json(json, n, "tokenizer.json", &tales, &err), SETUN_OK);
+  assert_int_equal(st_tokenizer_from_json(json, n, "tokenizer.json", &t, &err), SETUN_OK);
   free(json);
+  return t;
+}
+
+static int open_vocabulary(void **state) {
+  (void)state;
+  tales = tokenizer_of_tales();
   return st_token_trie_new(tales, &trie, &err);
 }
 static int close_vocabulary(void **state) {
@@ -264,6 +270,46 @@ static void test_special_tokens(void **state) {
   assert_int_equal(st_matcher_accept(m, a, &err), SETUN_ERROR_STATE);
   st_matcher_free(m);
   st_constraint_release(c);
+}
+
+// Of several end tokens each may end a finished text, and none an unfinished one; one that the grammar names is text
+// there.
+static void test_several_ends(void **state) {
+  (void)state;
+  enum { BEGIN, END };
+  st_tokenizer *t = tokenizer_of_tales();
+  st_token_trie *own;
+  assert_true(st_tokenizer_is_end(t, END) && !st_tokenizer_is_end(t, BEGIN));
+  assert_int_equal(st_tokenizer_add_end(t, BEGIN, &err), SETUN_OK);
+  assert_int_equal(st_token_trie_new(t, &own, &err), SETUN_OK);
+  size_t words = st_mask_words(st_token_trie_size(own));
+  uint32_t *bits = malloc(words * sizeof *bits);
+  static const struct {
+    const char *grammar, *text;
+    bool begin, end;
+  } cases[] = {
+      {"root ::= [0-9]+ \".\"\n", "", false, false},      {"root ::= [0-9]+ \".\"\n", "12", false, false},
+      {"root ::= [0-9]+ \".\"\n", "12.", true, true},     {"root ::= [0-9]+\n", "12", true, true},
+      {"root ::= \"a\" <[0]> \"b\"\n", "a", true, false},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    st_constraint *c = masks_gbnf(cases[i].grammar, t, own);
+    for (int32_t id = BEGIN; id <= END; id++) {
+      bool want = id == BEGIN ? cases[i].begin : cases[i].end;
+      st_matcher *m;
+      assert_int_equal(st_matcher_new(c, &m, &err), SETUN_OK);
+      assert_int_equal(st_matcher_accept_bytes(m, cases[i].text, strlen(cases[i].text), &err), SETUN_OK);
+      assert_int_equal(st_matcher_mask(m, bits, words, &err), SETUN_OK);
+      assert_int_equal(has(bits, (uint32_t)id), want);
+      assert_int_equal(st_matcher_accept(m, id, &err), want ? SETUN_OK : SETUN_ERROR_ARGUMENT);
+      if (want && cases[i].end) assert_int_equal(st_matcher_accept(m, token_of("3"), &err), SETUN_ERROR_STATE);
+      st_matcher_free(m);
+    }
+    st_constraint_release(c);
+  }
+  free(bits);
+  st_token_trie_free(own);
+  st_tokenizer_free(t);
 }
 
 // A text that may end may also continue: [0-9]+; and the text of a control token does not match.
@@ -551,7 +597,7 @@ int main(void) {
       cmocka_unit_test(test_limits),         cmocka_unit_test(test_no_token),
       cmocka_unit_test(test_threads),        cmocka_unit_test(test_arithmetic),
       cmocka_unit_test(test_lists),          cmocka_unit_test(test_c),
-      cmocka_unit_test(test_left_recursion),
+      cmocka_unit_test(test_left_recursion), cmocka_unit_test(test_several_ends),
   };
   return cmocka_run_group_tests(tests, open_vocabulary, close_vocabulary);
 }
