@@ -264,24 +264,24 @@ static setun_status note_unread(const st_directory *d, const char *what, unread 
   return s;
 }
 
-// Keys "tokenizer.*" that are read (runtime/vocabulary.c) or only say what other programs need: tokens for infilling,
-// for classification and masks, and other programs' forms of the same tokenizer.
+static bool is_tokenizer_key(const char *name) {
+  static const char *const known[] = {
+#define TOKENIZER_KEY(key) key,
+#include "model/facts_tokenizer.def"
+  };
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (!strcmp(known[i], name)) return true;
+  return false;
+}
+
+// Keys of the tokenizer that no row knows.
 static setun_status note_tokenizer(const st_directory *d, setun_error *err) {
-  static const char known[] =
-      "ggml.model ggml.pre ggml.tokens ggml.token_type ggml.token_type_count ggml.scores ggml.merges ggml.bos_token_id "
-      "ggml.eos_token_id ggml.eot_token_id ggml.eom_token_id ggml.unknown_token_id ggml.seperator_token_id "
-      "ggml.padding_token_id ggml.cls_token_id ggml.mask_token_id ggml.add_bos_token ggml.add_eos_token "
-      "ggml.add_sep_token ggml.add_space_prefix ggml.remove_extra_whitespaces ggml.precompiled_charsmap "
-      "ggml.normalizer.lowercase ggml.fim_pre_token_id ggml.fim_suf_token_id ggml.fim_mid_token_id "
-      "ggml.fim_pad_token_id ggml.fim_rep_token_id ggml.fim_sep_token_id ggml.prefix_token_id ggml.suffix_token_id "
-      "ggml.middle_token_id huggingface.json chat_template chat_templates";
   static const char prefix[] = "tokenizer.", template[] = "tokenizer.chat_template.";
   unread u = {.n = 0};
   for (size_t i = 0; i < d->metadata.count; i++) {
     const st_meta *item = &d->metadata.items[i];
     if (item->ignored || !begins(item->key, prefix) || begins(item->key, template)) continue;
-    const char *name = item->key + sizeof prefix - 1;
-    if (!has_word(known, ' ', name, strlen(name))) add_unread(&u, item->key);
+    if (!is_tokenizer_key(item->key + sizeof prefix - 1)) add_unread(&u, item->key);
   }
   return note_unread(d, "unknown keys of the tokenizer", &u, err);
 }
@@ -320,8 +320,8 @@ static setun_status check_member(const st_spec *spec, const char *key, const cha
 }
 
 // `path` leads to the object, "text_config." or "rope_scaling."; it is too long only for names that are in no table.
-static setun_status check_object(const st_spec *spec, const char *path, bool rope, const st_json *object,
-                                 unread *u, setun_error *err) {
+static setun_status check_object(const st_spec *spec, const char *path, bool rope, const st_json *object, unread *u,
+                                 setun_error *err) {
   setun_status s = SETUN_OK;
   for (size_t i = 0; i < st_json_members(object) && s == SETUN_OK; i++) {
     const st_json_member *m = st_json_member_at(object, i);
