@@ -399,6 +399,9 @@ class LeavingTest(TextCase):
             self.assertLess(time.monotonic(), deadline, n)
             time.sleep(0.005)
 
+    def waiting(self):
+        return int(re.search(rb"^llamacpp:requests_deferred\S* (\d+)", self.server.get("/metrics").body, re.M)[1])
+
     def drawn(self):
         return int(re.search(rb"^llamacpp:tokens_predicted_total\S* (\d+)", self.server.get("/metrics").body, re.M)[1])
 
@@ -446,10 +449,15 @@ class LeavingTest(TextCase):
     def test_a_full_queue(self):
         clients = [self.send(self.LONG) for _ in range(2)]
         self.wait_busy(2)
-        clients += [self.send(self.LONG) for _ in range(3)]
-        deadline = time.monotonic() + 60
-        while (r := self.complete(max_tokens=1)).status == 200:
+        deadline = time.monotonic() + 300
+        r = None
+        while not r or r.status == 200:  # not before the queue is full, which it is no longer when an answer ends
             self.assertLess(time.monotonic(), deadline)
+            if self.waiting() == 3:
+                r = self.complete(max_tokens=1)
+            else:
+                clients.append(self.send(self.LONG))
+                time.sleep(0.01)
         self.refused(r, 503, "queue")
         self.assertEqual(r.headers["Retry-After"], "1")
         self.assertEqual(self.server.get("/health").status, 200)
