@@ -123,10 +123,10 @@ class Grammar:
         columns = [{} for _ in range(len(text) + 1)]  # (rule, option, dot, origin)
         start = ("root",)
         for i, column in enumerate(columns):
-            todo = [(top, start, 0, 0)] if i == 0 else list(column)
-            column.update(dict.fromkeys(todo))
-            while todo:
-                rule, option, dot, origin = todo.pop()
+            pending = [(top, start, 0, 0)] if i == 0 else list(column)
+            column.update(dict.fromkeys(pending))
+            while pending:
+                rule, option, dot, origin = pending.pop()
                 added = []
                 if dot == len(option):
                     added = [(r, o, d + 1, k) for r, o, d, k in columns[origin] if d < len(o) and o[d] == rule[0]]
@@ -140,7 +140,7 @@ class Grammar:
                 for item in added:
                     if item not in column:
                         column[item] = None
-                        todo.append(item)
+                        pending.append(item)
         return (top, start, 1, 0) in columns[-1]
 
 

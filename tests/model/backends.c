@@ -180,7 +180,7 @@ static void runs_with(const st_backend *b, setun_kv_type kv, int threads, uint32
 
 static bool whole; // --all
 
-// Calls `fn` for each backend with each format of its cache; devices, which are slow where the CPU stands in for them,
+// Calls `fn` for each backend with each format of its cache; devices, which are slow where the CPU emulates them,
 // with half precision alone unless all is asked for. Other tests have their formats.
 static void each_cache(void (*fn)(const st_backend *b, setun_kv_type kv)) {
   number_pages();

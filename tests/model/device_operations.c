@@ -475,7 +475,7 @@ int main(int argc, char **argv) {
   rounds = rounds_of_arguments(argc, argv);
   gpu = st_backend_at(1);
   if (!gpu || !gpu->device_at(0, &facts) || facts.problem[0]) {
-    printf("skipped: there is no device but the CPU here, or sanitizers hide it\n");
+    printf("skipped: only the CPU was found; builds with sanitizers have no other device\n");
     return 77;
   }
   const struct CMUnitTest tests[] = {cmocka_unit_test(largest), cmocka_unit_test(wrong_results), cmocka_unit_test(all)};

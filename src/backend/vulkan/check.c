@@ -297,7 +297,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static verdict verdicts[ST_VK_DEVICES];
 static _Thread_local bool checking; // a check asks about its own matrices
 
-// The device's verdict, or a new one; NULL: there is no room, so that each check is repeated.
+// The device's verdict, or a new one; NULL: the table is full, so that each check is repeated.
 static verdict *verdict_of(const st_device *d) {
   for (size_t i = 0; i < ST_VK_DEVICES; i++) {
     verdict *v = &verdicts[i];
