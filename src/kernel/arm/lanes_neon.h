@@ -502,7 +502,7 @@ LANES_INLINE vi vd_difference(st_form form, vd a, vd b) {
 // Products of matrices of 2 rows x 8 columns, where there are such: a vp is the sums of 16 rows with two tokens, in
 // each quarter of a pair of rows the first one's with both tokens and then the second one's.
 #ifdef __ARM_FEATURE_MATMUL_INT8
-#define LANES_PAIRS
+#define LANES_MATRICES
 typedef struct {
   int32x4_t q[8];
 } vp;

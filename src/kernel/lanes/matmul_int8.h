@@ -25,7 +25,7 @@ LANES_INLINE void lanes_dot_step(st_form form, const uint8_t *codes, const int8_
   lanes_dot_parts(form, codes, x, n, 0, 8, n, chains, sums);
 }
 
-#ifdef LANES_PAIRS
+#ifdef LANES_MATRICES
 // The same for n tokens, an even number, in pairs, with an even number of unpacked parts.
 LANES_INLINE void lanes_pair_dots(const vb *w, size_t parts, const int8_t *x, size_t stride, size_t n, vp *sums) {
 #pragma GCC unroll 4
@@ -101,7 +101,7 @@ LANES_INLINE void lanes_block_dots(st_form form, const vb *w, const int8_t *x, s
   x += (size_t)sub * parts * stride * 4;
 #pragma GCC unroll 8
   for (size_t t = 0; t < n; t++) totals[t] = vb_offset(form) ? vi_set(starts[t]) : vi_zero();
-#ifdef LANES_PAIRS
+#ifdef LANES_MATRICES
   if (n % 2 == 0) {
     vp sums[LANES_TILE / 2];
 #pragma GCC unroll 4
@@ -353,7 +353,7 @@ LANES_INLINE void lanes_rest_chunk(st_form form, const st_matrix *w, size_t row,
 
 // ---- by token -----------------------------------------------------------------------------------------------------
 
-#ifdef LANES_PAIRS
+#ifdef LANES_MATRICES
 // lanes_dot_steps for an even number of tokens.
 LANES_INLINE void lanes_pair_steps(st_form form, const uint8_t **codes, const int8_t *x, size_t steps, size_t n,
                                    vi *totals) {
@@ -375,7 +375,7 @@ LANES_INLINE void lanes_pair_steps(st_form form, const uint8_t **codes, const in
 // Adds the integer products of `steps` times 32 columns to the totals of n tokens; advances the codes.
 LANES_INLINE void lanes_dot_steps(st_form form, const uint8_t **codes, const int8_t *x, size_t steps, size_t n,
                                   vi *totals) {
-#ifdef LANES_PAIRS
+#ifdef LANES_MATRICES
   if (n % 2 == 0) {
     lanes_pair_steps(form, codes, x, steps, n, totals);
     return;

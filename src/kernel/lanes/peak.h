@@ -8,7 +8,7 @@
 enum { LANES_CHAINS = LANES_TILE == 6 ? 6 : 12 };
 
 // *_opaque(v) makes the compiler assume that v has changed, so that nothing is computed once for all rounds.
-#ifdef LANES_PAIRS
+#ifdef LANES_MATRICES
 static uint64_t lanes_peak_int8(uint64_t n) {
   enum { CHAINS = 2, EACH = 2 * 128 }; // sums of two tokens with 16 rows and 8 columns
   const st_form form = (st_form)ST_FORM_OF_PEAKS;
