@@ -48,10 +48,16 @@ static const struct {
     {"json-schema.org/draft/2020-12/schema", ST_DRAFT_2020}, {"json-schema.org/schema", ST_DRAFT_2020},
 };
 
+// The text of a keyword that names or identifies; NULL where there is none, a failure where it is another value.
+static const char *identifier(st_schema *s, uint32_t node, const char *name) {
+  const st_json *v = st_json_find(s->nodes[node].json, name);
+  if (v && !st_json_string(v)) st_schema_fail(s, SETUN_ERROR_FORMAT, node, name, "expected a string");
+  return st_json_string(v);
+}
+
 // The draft that "$schema" names; a failure when it is unknown.
-static uint8_t draft_of(st_schema *s, const st_json *json, uint32_t node, uint8_t inherited) {
-  const st_json *v = st_json_find(json, "$schema");
-  const char *text = st_json_string(v);
+static uint8_t draft_of(st_schema *s, uint32_t node, uint8_t inherited) {
+  const char *text = identifier(s, node, "$schema");
   if (!text) return inherited;
   const char *p = strstr(text, "://");
   p = p ? p + 3 : text;
@@ -108,8 +114,8 @@ static uint32_t add_resource(st_schema *s, const char *uri, uint32_t node) {
 static void identify(st_schema *s, uint32_t node) {
   const st_json *json = s->nodes[node].json;
   uint8_t draft = s->nodes[node].draft;
-  const char *id = st_json_string(st_json_find(json, draft == ST_DRAFT_4 ? "id" : "$id"));
-  if (draft <= ST_DRAFT_7 && st_json_find(json, "$ref")) id = NULL; // siblings of $ref are ignored in these drafts
+  bool ignored = draft <= ST_DRAFT_7 && st_json_find(json, "$ref"); // siblings of $ref are ignored in these drafts
+  const char *id = ignored ? NULL : identifier(s, node, draft == ST_DRAFT_4 ? "id" : "$id");
   const char *uri, *fragment, *base = s->resources[s->nodes[node].resource].uri;
   if (id && id[0] == '#') {
     if (draft <= ST_DRAFT_7) add_place(s, s->places, base, id + 1, node);
@@ -124,9 +130,8 @@ static void identify(st_schema *s, uint32_t node) {
     if (*fragment && draft <= ST_DRAFT_7) add_place(s, s->places, uri, fragment, node);
   }
   st_schema_resource *r = &s->resources[s->nodes[node].resource];
-  const char *anchor = st_json_string(st_json_find(json, "$anchor"));
-  const char *dynamic = st_json_string(st_json_find(json, "$dynamicAnchor"));
   if (draft < ST_DRAFT_2019) return;
+  const char *anchor = identifier(s, node, "$anchor"), *dynamic = identifier(s, node, "$dynamicAnchor");
   if (anchor) add_place(s, s->places, r->uri, anchor, node);
   if (dynamic) {
     r->dynamic = s->has_dynamics = true;
@@ -192,7 +197,7 @@ static void walk(st_schema *s, const st_json *json, const char *path, uint32_t p
   uint8_t inherited = root ? ST_DRAFT_2020 : s->nodes[parent].draft;
   uint32_t node = add_node(s, json, path, root ? 0 : s->nodes[parent].resource, inherited);
   if (node == UINT32_MAX) return;
-  s->nodes[node].draft = draft_of(s, json, node, inherited);
+  s->nodes[node].draft = draft_of(s, node, inherited);
   identify(s, node);
   for (size_t i = 0; i < st_json_members(json) && !s->status; i++) {
     const st_json_member *m = st_json_member_at(json, i);
