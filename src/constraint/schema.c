@@ -327,7 +327,11 @@ setun_status st_grammar_add_schema(st_grammar *g, const char *text, size_t lengt
   *out = ST_NODE_EMPTY;
   s->status = st_json_parse_decimals(text, length, "schema", &s->root, err);
   if (!s->status) st_schema_index(s);
-  if (!s->status) *out = emit(&e, st_expr_node(s, 0, st_schema_enter(s, 0, 0)));
+  if (!s->status) {
+    st_expr root = st_expr_node(s, 0, st_schema_enter(s, 0, 0));
+    const st_shape object = st_shape_all(s, ST_OBJECT);
+    *out = emit(&e, e.options.objects ? st_expr_and2(s, root, st_expr_shape(s, &object)) : root);
+  }
   setun_status status = s->status;
   if (!status) status = st_grammar_status(g, err);
   st_schema_release(s);

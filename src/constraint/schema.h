@@ -17,6 +17,7 @@ typedef struct st_schema_style {
 
 typedef struct st_schema_options {
   bool ordered; // members in the order of the schema's `properties`, others after them; otherwise in any order
+  bool objects; // only those of its values that are objects
   const st_schema_style *style; // NULL: JSON
 } st_schema_options;
 

@@ -69,7 +69,7 @@ static const st_json *function_of(const st_json *tool) {
 
 static setun_status schema_node(st_grammar *g, const st_json *schema, const st_schema_style *style, st_node *out,
                                 setun_error *err) {
-  const st_schema_options options = {.style = style};
+  const st_schema_options options = {.objects = true, .style = style}; // arguments are an object
   st_buffer text = {0};
   setun_status s = st_json_append_shortest(schema, &text) ? SETUN_OK : st_fail_memory(err, "a schema");
   if (s == SETUN_OK) s = st_grammar_add_schema(g, text.data, text.length, &options, out, err);

@@ -163,6 +163,15 @@ class RequiredTest(ToolCase):
         tool["function"]["strict"] = False
         self.assertEqual(self.chat(tools=[tool], tool_choice="required", max_tokens=2).status, 200)
 
+    def test_arguments_are_objects(self):
+        tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "string"}, "strict": True}}
+        self.refused(self.chat(tools=[tool], tool_choice="required"), 400, "tool f", "no value")
+        tool["function"]["parameters"] = {"$ref": "#/$defs/x", "$defs": {"x": {"enum": ["a", 1, None, [], {"a": 1}]}}}
+        for seed in range(5):
+            r = self.chat(tools=[tool], tool_choice="required", parallel_tool_calls=False, max_tokens=200, temperature=2, seed=seed).json
+            [call] = r["choices"][0]["message"]["tool_calls"]
+            self.assertEqual(json.loads(call["function"]["arguments"]), {"a": 1})
+
     def test_allowed_tools(self):
         f = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}}
         allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "f"}}]}}
