@@ -320,6 +320,7 @@ LANES_INLINE void lanes_prefetch(const uint8_t *p) {
 LANES_INLINE uint8x16_t lanes_plane(const uint8_t *p, int bits, int j, int i, int to) {
   uint8x16_t v = vld1q_u8(p + 64 * (j * bits / 8) + 16 * i);
   v = vshlq_u8(v, vdupq_n_s8((int8_t)(to - j * bits % 8)));
+  if (!to && j * bits % 8 + bits == 8) return v; // nothing is left above it
   return vandq_u8(v, vdupq_n_u8((uint8_t)(((1 << bits) - 1) << to)));
 }
 
@@ -386,9 +387,11 @@ LANES_INLINE vi vb_words(vb v) {
   return r;
 }
 
-// Sums in turn for each token: 4 quarters are enough.
-LANES_INLINE size_t lanes_chains(size_t n) {
-  return (void)n, 1;
+// Part j of 32 columns' codes of two bits, moved up.
+LANES_INLINE vb vb_raised(const uint8_t *p, int j, int up) {
+  vb v;
+  LANES_EACH v.q[i] = vreinterpretq_s8_u8(lanes_plane(p, 2, j, i, up));
+  return v;
 }
 
 LANES_INLINE int8x16_t lanes_four(const int8_t *x) {
@@ -400,7 +403,19 @@ LANES_INLINE int8x16_t lanes_four(const int8_t *x) {
 // Adds products with the 4 activations at x.
 #ifdef __ARM_FEATURE_DOTPROD
 typedef vi vd;
-enum { LANES_FLUSH = 1 << 20 }; // steps of 32 columns after which a vd must be added up: never
+// Steps of 32 columns after which a vd must be added up: sums of codes moved up by 4 bits grow by 8 products of at most
+// 127 * 48 a step.
+LANES_INLINE size_t lanes_flush(size_t n) {
+  return (void)n, 32768;
+}
+// Sums in turn for each token: 4 quarters are enough, so that these are for codes that are moved up. Moved up by 6 bits
+// they would be negative.
+LANES_INLINE size_t lanes_chains(size_t n) {
+  return n == 1 ? 4 : 1;
+}
+LANES_INLINE unsigned lanes_chain_raised(size_t chain) {
+  return chain == 3 ? 0 : 2 * (unsigned)chain;
+}
 
 // Parts of a step that a vd holds.
 LANES_INLINE size_t vd_parts(st_form form) {
@@ -415,6 +430,10 @@ LANES_INLINE vd vd_zero(void) {
 }
 LANES_INLINE vi vd_total(st_form form, vd v) {
   return (void)form, v;
+}
+// A sum and one of the same codes moved up.
+LANES_INLINE vd vd_join(st_form form, vd sum, vd other, unsigned up) {
+  return (void)form, vi_add(sum, vi_right(other, up));
 }
 // Sums that go on from *total, which the caller adds them to again, or begin with zero.
 LANES_INLINE vd vd_begin(st_form form, vi *total) {
@@ -438,7 +457,17 @@ LANES_INLINE vd vd_dot_own(st_form form, vd sum, vb w, vb x) {
 typedef struct {
   int16x8_t q[8]; // 2 rows of 4 columns each; wide: int32, 2 rows of 2 sums
 } vd;
-enum { LANES_FLUSH = 8 }; // 64 products of at most 381: 24384. The others are added up after each step at the latest.
+// 64 products of at most 381: 24384. The others are added up after each step at the latest.
+LANES_INLINE size_t lanes_flush(size_t n) {
+  return (void)n, 8;
+}
+// Sums in turn for each token: 4 quarters are enough. Those of codes that are moved up would need more than 16 bits.
+LANES_INLINE size_t lanes_chains(size_t n) {
+  return (void)n, 1;
+}
+LANES_INLINE unsigned lanes_chain_raised(size_t chain) {
+  return (void)chain, 0;
+}
 
 // Whether sums have 32 bits: what takes all of a byte.
 LANES_INLINE bool vd_wide(st_form form) {
@@ -463,6 +492,10 @@ LANES_INLINE vi vd_total(st_form form, vd v) {
   for (int i = 0; i < 8; i++) pairs[i] = vd_wide(form) ? vreinterpretq_s32_s16(v.q[i]) : vpaddlq_s16(v.q[i]);
   LANES_EACH r.q[i] = vpaddq_s32(pairs[2 * i], pairs[2 * i + 1]);
   return r;
+}
+// There is one sum a token.
+LANES_INLINE vd vd_join(st_form form, vd sum, vd other, unsigned up) {
+  return (void)form, (void)other, (void)up, sum;
 }
 // Sums that go on from *total, which the caller adds them to again, or begin with zero.
 LANES_INLINE vd vd_begin(st_form form, vi *total) {

@@ -5,24 +5,26 @@
 
 #include "kernel/lanes/place.h"
 
-// Adds the products of parts [from, to) of 32 columns for n tokens, each in `chains` sums that do not wait for one
-// another. The tokens are the first of `stride` that are interleaved at x.
-LANES_INLINE void lanes_dot_parts(st_form form, const uint8_t *codes, const int8_t *x, size_t stride, size_t from,
-                                  size_t to, size_t n, size_t chains, vd *sums) {
+// By how many bits the codes of a chain are moved up. Codes of two bits need no shift, or share one, where a chain's are
+// moved up alike: its sums are as many times as large. It pays for one token.
+LANES_INLINE unsigned lanes_raised(st_form form, size_t n, size_t chain) {
+  const st_coding c = st_coding_of(form);
+  return n == 1 && c.low == 2 && !c.high && !c.values ? lanes_chain_raised(chain) : 0;
+}
+
+// Adds the products of 32 columns with n tokens, each in `chains` sums that do not wait for one another.
+LANES_INLINE void lanes_dot_step(st_form form, const uint8_t *codes, const int8_t *x, size_t n, size_t chains,
+                                 vd *sums) {
 #pragma GCC unroll 8
-  for (size_t i = from; i < to; i++) {
-    vb w = vb_codes(form, codes, (int)i);
+  for (size_t i = 0; i < 8; i++) {
+    const unsigned up = lanes_raised(form, n, i % chains);
+    vb w = up ? vb_raised(codes, (int)i, (int)up) : vb_codes(form, codes, (int)i);
 #pragma GCC unroll 8
     for (size_t t = 0; t < n; t++) {
       vd *sum = &sums[t * chains + i % chains];
-      *sum = vd_dot(form, *sum, w, x + (i * stride + t) * 4);
+      *sum = vd_dot(form, *sum, w, x + (i * n + t) * 4);
     }
   }
-}
-
-LANES_INLINE void lanes_dot_step(st_form form, const uint8_t *codes, const int8_t *x, size_t n, size_t chains,
-                                 vd *sums) {
-  lanes_dot_parts(form, codes, x, n, 0, 8, n, chains, sums);
 }
 
 #ifdef LANES_MATRICES
@@ -390,7 +392,13 @@ LANES_INLINE void lanes_dot_steps(st_form form, const uint8_t **codes, const int
     lanes_dot_step(form, *codes, x, n, chains, dots);
   }
 #pragma GCC unroll 8
-  for (size_t i = 0; i < n * chains; i++) totals[i / chains] = vi_add(totals[i / chains], vd_total(form, dots[i]));
+  for (size_t t = 0; t < n; t++) {
+    vd sum = dots[t * chains];
+#pragma GCC unroll 4
+    for (size_t chain = 1; chain < chains; chain++)
+      sum = vd_join(form, sum, dots[t * chains + chain], lanes_raised(form, n, chain));
+    totals[t] = vi_add(totals[t], vd_total(form, sum));
+  }
 }
 
 // A scale a row: integers over all columns, then / s.
@@ -400,8 +408,8 @@ LANES_INLINE void lanes_token_rows(st_form form, const st_matrix *w, size_t row,
   const uint8_t *codes = w->data + row / ST_GROUP * w->group_bytes;
   const int8_t *x = v->codes + first * v->padded;
   for (size_t t = 0; t < n; t++) totals[t] = vi_zero();
-  for (size_t b = 0; b < v->blocks; b += LANES_FLUSH) {
-    size_t steps = v->blocks - b < LANES_FLUSH ? v->blocks - b : LANES_FLUSH;
+  for (size_t b = 0; b < v->blocks; b += lanes_flush(n)) {
+    size_t steps = v->blocks - b < lanes_flush(n) ? v->blocks - b : lanes_flush(n);
     lanes_dot_steps(form, &codes, x + b * ST_STEP * n, steps, n, totals);
   }
   for (size_t t = 0; t < n; t++) {
@@ -427,8 +435,8 @@ LANES_INLINE void lanes_token_blocks(st_form form, const st_matrix *w, size_t ro
     int32_t offsets[LANES_TILE];
     lanes_add_sums(block_sums + b * n, steps, n, offsets);
     for (size_t t = 0; t < n; t++) totals[t] = vi_zero();
-    for (size_t i = 0; i < steps; i += LANES_FLUSH) {
-      size_t part = steps - i < LANES_FLUSH ? steps - i : LANES_FLUSH;
+    for (size_t i = 0; i < steps; i += lanes_flush(n)) {
+      size_t part = steps - i < lanes_flush(n) ? steps - i : lanes_flush(n);
       lanes_dot_steps(form, &codes, x + (b + i) * ST_STEP * n, part, n, totals);
     }
     for (size_t t = 0; t < n; t++) sums[t] = vf_fma(d, vi_to_floats(vi_sub(totals[t], vi_set(offsets[t]))), sums[t]);

@@ -449,6 +449,15 @@ LANES_INLINE vb vb_codes(st_form form, const uint8_t *p, int i) {
   return c.values ? lanes_kept_values(form, v) : v;
 }
 
+// Part i of 32 columns' codes of two bits, moved up.
+LANES_INLINE vb vb_raised(const uint8_t *p, int i, int up) {
+  return lanes_plane(p, 2, i, up);
+}
+// By how many bits a chain's codes of two bits may be moved up.
+LANES_INLINE unsigned lanes_chain_raised(size_t chain) {
+  return 2 * (unsigned)chain;
+}
+
 // The 4 codes of a row as a 32-bit lane.
 LANES_INLINE vi vb_words(vb v) {
   return v;
@@ -459,7 +468,11 @@ LANES_INLINE vd vd_zero(void) {
 }
 
 #ifdef __AVXVNNI__
-enum { LANES_FLUSH = 1 << 20 }; // steps of 32 columns after which a vd must be added up: never, it is 32 bits wide
+// Steps of 32 columns after which sums must be added up: those of codes moved up by 6 bits grow by 8 products of at most
+// 127 * 192 a step.
+LANES_INLINE size_t lanes_flush(size_t n) {
+  return (void)n, 8192;
+}
 
 // Parts of a step that a vd holds.
 LANES_INLINE size_t vd_parts(st_form form) {
@@ -473,6 +486,11 @@ LANES_INLINE size_t lanes_chains(size_t n) {
 
 LANES_INLINE vi vd_total(st_form form, vd v) {
   return (void)form, v;
+}
+
+// A sum and one of the same codes moved up.
+LANES_INLINE vd vd_join(st_form form, vd sum, vd other, unsigned up) {
+  return (void)form, vi_add(sum, vi_right(other, up));
 }
 
 // Sums that go on from *total, which the caller adds them to again, or begin with zero.
@@ -505,8 +523,11 @@ LANES_INLINE vi vd_difference(st_form form, vd a, vd b) {
 }
 #else
 // Steps of 32 columns after which a vd must be added up. T16: its 16-bit sums grow by two products of at most 3 * 127
-// at each of a step's 8 parts, to 24384. The others are added up after each step at the latest.
-enum { LANES_FLUSH = 4 };
+// at each of a step's 8 parts, to 24384; for one token, at each of a chain's 4 parts, of at most 12 * 127: to 24384 too.
+// The others are added up after each step at the latest.
+LANES_INLINE size_t lanes_flush(size_t n) {
+  return n == 1 ? 2 : 4;
+}
 
 // Whether sums have 32 bits: two products alone may be more than 16 hold.
 LANES_INLINE bool vd_wide(st_form form) {
@@ -518,15 +539,22 @@ LANES_INLINE size_t vd_parts(st_form form) {
   return vd_wide(form) || st_coding_largest(st_coding_of(form)) <= 15 ? 8 : 4;
 }
 
-// Sums in turn for each token: an addition of products takes one cycle.
+// Sums in turn for each token: an addition of products takes one cycle, so that two are for codes that are moved up.
 LANES_INLINE size_t lanes_chains(size_t n) {
-  return (void)n, 1;
+  return n == 1 ? 2 : 1;
 }
 
 LANES_INLINE vi vd_total(st_form form, vd v) {
   if (vd_wide(form)) return v;
   const __m256i ones = _mm256_set1_epi16(1);
   return (vi){_mm256_madd_epi16(v.a, ones), _mm256_madd_epi16(v.b, ones)};
+}
+
+// A sum and one of the same codes moved up.
+LANES_INLINE vd vd_join(st_form form, vd sum, vd other, unsigned up) {
+  if (vd_wide(form)) return vi_add(sum, vi_right(other, up));
+  return (vd){_mm256_add_epi16(sum.a, _mm256_srai_epi16(other.a, (int)up)),
+              _mm256_add_epi16(sum.b, _mm256_srai_epi16(other.b, (int)up))};
 }
 
 // Sums that go on from *total, which the caller adds them to again, or begin with zero.

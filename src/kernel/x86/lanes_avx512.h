@@ -314,7 +314,7 @@ LANES_INLINE vb lanes_shift(vb v, int by) {
 // Part i of a plane of `bits` bits a code, moved up to bit `to`.
 LANES_INLINE vb lanes_plane(const uint8_t *p, int bits, int i, int to) {
   vb v = _mm512_loadu_si512(p + 64 * (i * bits / 8));
-  if (bits == 2 && !to) __asm__("" : "+v"(v)); // loaded once for all its parts, rather than again by each
+  if (bits == 2) __asm__("" : "+v"(v)); // loaded once for all its parts, rather than again by each
   return _mm512_and_si512(lanes_shift(v, i * bits % 8 - to), _mm512_set1_epi8((char)(((1 << bits) - 1) << to)));
 }
 
@@ -382,11 +382,23 @@ LANES_INLINE vi vb_words(vb v) {
   return v;
 }
 
-enum { LANES_FLUSH = 1 << 20 }; // steps of 32 columns after which a vd must be added up: never, it is 32 bits wide
+// Steps of 32 columns after which sums must be added up: those of codes moved up by 6 bits grow by 8 products of at most
+// 127 * 192 a step.
+LANES_INLINE size_t lanes_flush(size_t n) {
+  return (void)n, 8192;
+}
 
 // Sums in turn, for each of a few tokens: an addition of products takes 4 cycles.
 LANES_INLINE size_t lanes_chains(size_t n) {
   return n == LANES_TILE ? 1 : n <= 2 ? 4 : 2;
+}
+// By how many bits a chain's codes of two bits may be moved up.
+LANES_INLINE unsigned lanes_chain_raised(size_t chain) {
+  return 2 * (unsigned)chain;
+}
+// Part i of 32 columns' codes of two bits, moved up.
+LANES_INLINE vb vb_raised(const uint8_t *p, int i, int up) {
+  return lanes_plane(p, 2, i, up);
 }
 
 // Parts of a step that a vd holds.
@@ -399,6 +411,11 @@ LANES_INLINE vd vd_zero(void) {
 }
 LANES_INLINE vi vd_total(st_form form, vd v) {
   return (void)form, v;
+}
+
+// A sum and one of the same codes moved up.
+LANES_INLINE vd vd_join(st_form form, vd sum, vd other, unsigned up) {
+  return (void)form, vi_add(sum, vi_right(other, up));
 }
 
 // Sums that go on from *total, which the caller adds them to again, or begin with zero.
