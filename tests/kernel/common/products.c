@@ -168,6 +168,7 @@ static void check_long_rows(const st_kernels *k, const st_kernels *reference, st
   uint32_t block = 128u << random_below(2);
   size_t i = random_below(4), t = tokens[random_below(4)];
   if (!round) check_shape(k, reference, form, 16, 6912, 256, LARGEST, 5);
+  if (!round) check_shape(k, reference, form, 16, 6912, 256, LARGEST, 1); // one token's sums may grow faster
   if (round) check_shape(k, reference, form, rows[i], columns[random_below(4)], block, (mode)random_below(MODES), t);
 }
 
