@@ -347,6 +347,30 @@ static void check_rows(st_random *r) {
   close_pair(&p);
 }
 
+// Norms are the scalar table's to the bit, whether the device's fma rounds once or twice: codes of activations must be.
+static void norms(void **state) {
+  enum { N = 40, WIDTH = 700 };
+  (void)state;
+  static float numbers[N * WIDTH];
+  st_random r;
+  pair p;
+  st_array *x[2], *y[2];
+  st_dvector *norm[2];
+  st_random_seed(&r, 5);
+  for (size_t i = 0; i < N * WIDTH; i++) numbers[i] = ldexpf(unit(&r), (int)(i / WIDTH) - N / 2);
+  open_devices(&p);
+  open_queues(&p);
+  new_array(&p, x, N, WIDTH, numbers);
+  new_array(&p, y, N, WIDTH, numbers);
+  new_vector(&p, norm, numbers + 3, WIDTH);
+  for (int i = 0; i < 2; i++) p.b[i]->norm_into(p.queue[i], x[i], N, WIDTH, norm[i], 1e-6f, y[i]);
+  expect_near(&p, y, (size_t)N * WIDTH, 0, "norms");
+  free_vector(&p, norm);
+  free_array(&p, x);
+  free_array(&p, y);
+  close_pair(&p);
+}
+
 // A row of many parts; what is not finite is told.
 static void largest(void **state) {
   enum { N = 300001 };
@@ -478,7 +502,8 @@ int main(int argc, char **argv) {
     printf("skipped: only the CPU was found; builds with sanitizers have no other device\n");
     return 77;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(largest), cmocka_unit_test(wrong_results), cmocka_unit_test(all)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(norms), cmocka_unit_test(largest),
+                                     cmocka_unit_test(wrong_results), cmocka_unit_test(all)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   rounds_print(&rounds);
   return failed;
