@@ -52,7 +52,7 @@ static bool same_reading(const char *text, size_t length, bool config, bool *tak
     theirs = NULL;
   }
   setun_status s =
-      config ? st_json_parse(text, length, "text", &ours, &err) : st_json_parse_any(text, length, "text", &ours, &err);
+      config ? st_json_parse(text, length, "text", &ours, &err) : st_json_parse_lenient(text, length, "text", &ours, &err);
   *taken = s == SETUN_OK;
   bool same = *taken == (theirs != NULL) && (*taken ? same_value(ours, theirs) : s == SETUN_ERROR_FORMAT && !ours);
   st_json_free(ours);
@@ -68,7 +68,7 @@ static bool same_writing(const char *text, size_t length) {
   json_t *theirs = json_loadb(text, length, JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL);
   st_json *ours = NULL;
   bool same = true;
-  if (!theirs || st_json_parse_any(text, length, "text", &ours, NULL) != SETUN_OK) same = false;
+  if (!theirs || st_json_parse_lenient(text, length, "text", &ours, NULL) != SETUN_OK) same = false;
   for (size_t i = 0; i < 3 && same; i++) {
     st_buffer out = {0};
     char *expected = json_dumps(theirs, flags[i] | JSON_ENCODE_ANY);

@@ -58,7 +58,7 @@ static st_json use_value(st_json *root, const tool_call *call, bool input) {
   put_text(root, &block, "id", call->id);
   put_text(root, &block, "name", call->name);
   if (root && input && call->arguments.length &&
-      st_json_parse_any(call->arguments.data, call->arguments.length, "input", &arguments, NULL) == SETUN_OK)
+      st_json_parse_lenient(call->arguments.data, call->arguments.length, "input", &arguments, NULL) == SETUN_OK)
     value = st_json_copy_of(root, arguments);
   st_json_free(arguments);
   put(root, &block, "input", value);

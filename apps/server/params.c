@@ -127,7 +127,7 @@ st_json *read_body(exchange *x, problem *p) {
   setun_error error;
   x->parsed = NULL;
   if (root) return root;
-  setun_status s = st_json_parse_distinct(x->body.data ? x->body.data : "", x->body.length, "the body", &root, &error);
+  setun_status s = st_json_parse_values(x->body.data ? x->body.data : "", x->body.length, "the body", &root, &error);
   st_buffer_free(&x->body);
   x->body = (st_buffer){0};
   if (s != SETUN_OK) fail_with(p, NULL, &error);

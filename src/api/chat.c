@@ -214,7 +214,7 @@ static setun_status render_adapted(const setun_chat *chat, const char *context, 
                                    const setun_clock *now, setun_rendering **out, setun_error *err) {
   st_json *variables = NULL;
   setun_rendering *r = NULL;
-  setun_status s = st_json_parse_distinct(context, length, "context", &variables, err);
+  setun_status s = st_json_parse_values(context, length, "context", &variables, err);
   if (s == SETUN_OK) s = st_tool_adapt(&chat->tools, form, variables, err);
   if (s == SETUN_OK) s = render_variables(chat, variables, now, &r, err);
   const st_json *tools = st_json_get(variables, "tools");

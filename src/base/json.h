@@ -53,15 +53,14 @@ enum { ST_JSON_DEPTH_MOST = 2048 };
 setun_status st_json_parse(const char *text, size_t length, const char *name, st_json **root, setun_error *err);
 
 // The same for data whose values must be preserved, such as a conversation: integers stay integers, beyond 64 bits they
-// are an error; of members with the same name the last is kept.
+// are an error. Duplicate keys are errors, which name the place of their object.
 setun_status st_json_parse_values(const char *text, size_t length, const char *name, st_json **root, setun_error *err);
 
 // Like st_json_parse_values, but the text may be any value.
 setun_status st_json_parse_any(const char *text, size_t length, const char *name, st_json **root, setun_error *err);
 
-// Like st_json_parse_values, but duplicate keys are errors, which name the place of their object.
-setun_status st_json_parse_distinct(const char *text, size_t length, const char *name, st_json **root,
-                                    setun_error *err);
+// Like st_json_parse_any for text that a model wrote: of members with the same name the last is kept.
+setun_status st_json_parse_lenient(const char *text, size_t length, const char *name, st_json **root, setun_error *err);
 
 // Any value; duplicate keys are such errors, too, and integers of any size are read, as reals: who needs a number's
 // exact value reads its digits from the text, at the number's `count`.

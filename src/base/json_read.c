@@ -449,21 +449,20 @@ setun_status st_json_parse(const char *text, size_t length, const char *name, st
 }
 
 setun_status st_json_parse_values(const char *text, size_t length, const char *name, st_json **root, setun_error *err) {
-  setun_status s = parse(text, length, name, false, false, root, err);
+  setun_status s = parse(text, length, name, true, false, root, err);
   return s == SETUN_OK ? only_object(name, root, err) : s;
 }
 
 setun_status st_json_parse_any(const char *text, size_t length, const char *name, st_json **root, setun_error *err) {
+  return parse(text, length, name, true, false, root, err);
+}
+
+setun_status st_json_parse_lenient(const char *text, size_t length, const char *name, st_json **root,
+                                   setun_error *err) {
   return parse(text, length, name, false, false, root, err);
 }
 
 setun_status st_json_parse_decimals(const char *text, size_t length, const char *name, st_json **root,
                                     setun_error *err) {
   return parse(text, length, name, true, true, root, err);
-}
-
-setun_status st_json_parse_distinct(const char *text, size_t length, const char *name, st_json **root,
-                                    setun_error *err) {
-  setun_status s = parse(text, length, name, true, false, root, err);
-  return s == SETUN_OK ? only_object(name, root, err) : s;
 }

@@ -167,7 +167,7 @@ static setun_status adapt_arguments(adapting *a, const st_json *arguments, size_
   }
   if (!st_json_is_string(arguments)) return expected(a->err, "messages", i, "arguments that are an object", arguments);
   setun_status s =
-      st_json_parse_any(st_json_string(arguments), st_json_length(arguments), "arguments of a call", &root, NULL);
+      st_json_parse_lenient(st_json_string(arguments), st_json_length(arguments), "arguments of a call", &root, NULL);
   if (s == SETUN_OK && st_json_is_object(root))
     *out = st_json_copy_of(a->root, root);
   else

@@ -88,7 +88,7 @@ st_tool_result st_tool_json(st_tool_reader *r, size_t *begin) {
 
 bool st_tool_is_object(st_text text) {
   st_json *root = NULL;
-  bool is = st_json_parse_any(text.data, text.length, "arguments", &root, NULL) == SETUN_OK && st_json_is_object(root);
+  bool is = st_json_parse_lenient(text.data, text.length, "arguments", &root, NULL) == SETUN_OK && st_json_is_object(root);
   st_json_free(root);
   return is;
 }

@@ -58,7 +58,7 @@ static st_tool_result read_members(st_tool_reader *r, members *m, int depth) {
 
 static st_json *read_string(st_text value) {
   st_json *root = NULL;
-  if (st_json_parse_any(value.data, value.length, "a call", &root, NULL) != SETUN_OK) return NULL;
+  if (st_json_parse_lenient(value.data, value.length, "a call", &root, NULL) != SETUN_OK) return NULL;
   if (st_json_is_string(root) && st_json_length(root)) return root;
   st_json_free(root);
   return NULL;

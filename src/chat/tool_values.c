@@ -152,7 +152,7 @@ bool st_tool_append_value(st_buffer *out, st_text text, unsigned types) {
   if (types & ~(unsigned)ST_TYPE_STRING) {
     st_json *root = NULL;
     st_text value = json_word(trimmed(text));
-    bool fits = value.length && st_json_parse_any(value.data, value.length, "an argument", &root, NULL) == SETUN_OK &&
+    bool fits = value.length && st_json_parse_lenient(value.data, value.length, "an argument", &root, NULL) == SETUN_OK &&
                 (type_of_value(root) & types) && !st_json_is_string(root);
     st_json_free(root);
     if (fits) return st_buffer_append(out, value.data, value.length);

@@ -168,6 +168,8 @@ class RenderTest(FolderCase):
         self.fails(1, "render", "--template", bad, "--context", context, mentions=["bad.jinja", "line 2"])
         self.fails(1, "render", "--template", template, "--context", self.write("bad.json", "{]"), mentions=["line 1"])
         self.fails(1, "render", "--template", template, "--context", self.write("list.json", []), mentions=["object"])
+        twice = self.write("twice.json", '{"messages": [{"role": "user", "content": "a", "content": "b"}]}')
+        self.fails(1, "render", "--template", template, "--context", twice, mentions=['duplicate key "content" in #/messages/0'])
         self.fails(1, "render", "--template", template, "--context", "absent.json", mentions=["absent.json"])
         self.fails(2, "render", "--context", context, mentions=["--template"])
         self.fails(2, "render", "--template", template, mentions=["--context"])

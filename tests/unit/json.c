@@ -323,6 +323,20 @@ static void expect_text(const st_json *value, const char *expected) {
   st_buffer_free(&out);
 }
 
+// Only what a model wrote may have a key twice.
+static void lenient(void **state) {
+  (void)state;
+  static const char text[] = "{\"a\": [{\"b\": 1, \"c\": 2, \"b\": 3}]}";
+  st_json *root;
+  setun_error err;
+  assert_int_equal(st_json_parse_values(text, sizeof text - 1, "x", &root, &err), SETUN_ERROR_FORMAT);
+  assert_string_equal(err.message, "x: line 1, column 25: duplicate key \"b\" in #/a/0");
+  assert_int_equal(st_json_parse_any(text, sizeof text - 1, "x", &root, &err), SETUN_ERROR_FORMAT);
+  assert_int_equal(st_json_parse_lenient(text, sizeof text - 1, "x", &root, &err), SETUN_OK);
+  expect_text(root, "{\"a\":[{\"b\":3,\"c\":2}]}");
+  st_json_free(root);
+}
+
 static void edits(void **state) {
   (void)state;
   static const char text[] = "{\"a\": [1, 2, 3], \"b\": {\"c\": null}, \"d\": 4}";
@@ -377,10 +391,10 @@ static void many_members(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(listed_texts), cmocka_unit_test(zero_bytes),   cmocka_unit_test(cut_texts),
-      cmocka_unit_test(depth),        cmocka_unit_test(numbers),      cmocka_unit_test(changed_texts),
-      cmocka_unit_test(files),        cmocka_unit_test(messages),     cmocka_unit_test(locales),
-      cmocka_unit_test(edits),        cmocka_unit_test(many_members),
+      cmocka_unit_test(listed_texts), cmocka_unit_test(zero_bytes), cmocka_unit_test(cut_texts),
+      cmocka_unit_test(depth),        cmocka_unit_test(numbers),    cmocka_unit_test(changed_texts),
+      cmocka_unit_test(files),        cmocka_unit_test(messages),   cmocka_unit_test(locales),
+      cmocka_unit_test(lenient),      cmocka_unit_test(edits),      cmocka_unit_test(many_members),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
