@@ -237,7 +237,7 @@ setun_status st_expert_cache_open(st_expert_cache *c, setun_error *err) {
   }
   c->slots = st_calloc(c->n_slots, sizeof *c->slots);
   if (!c->slots) return st_fail_memory(err, "the cache of experts");
-  setun_status s = st_expert_policy_new(c->n_records, c->n_slots, &c->policy, err);
+  setun_status s = st_expert_policy_new(c->model->h.n_layer, c->n_expert, c->n_slots, &c->policy, err);
   if (s == SETUN_OK) s = open_stream(c, err);
   return s == SETUN_OK && p->deltas.n ? open_deltas(c, err) : s;
 }
@@ -545,9 +545,9 @@ setun_status st_expert_cache_want(st_expert_cache *c, const st_expert_demand *de
   }
   st_expert_prefetch_used(c->prefetch, demand->layer, demand->experts, demand->n);
   uint64_t prefetch_hits = finish_prefetched(c, demand->layer);
-  read_missing(c);
   for (uint32_t i = 0; i < demand->n; i++) c->records_wanted[i] = record_of(c, i);
   st_expert_policy_want(c->policy, c->records_wanted, demand->n);
+  read_missing(c);
   // While the disk reads: these experts are pinned, so that their use does not change which others are evicted.
   for (uint32_t i = 0; i < demand->n; i++) st_expert_policy_use(c->policy, c->records_wanted[i], demand->tokens[i]);
   pthread_mutex_lock(&c->lock);

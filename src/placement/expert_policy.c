@@ -3,13 +3,15 @@
 
 #include "base/memory.h"
 
+#include <float.h>
 #include <math.h>
 
 static const double KEPT = 0.999; // factor of a score for each token
 static const double SCALE_MOST = 1e200;
-enum { USES_LEAST = 500 };         // that are recent, beside four for each expert: fewer differ by chance
-enum { TOKENS_MOST = 100000 };     // of a pass that are counted: beyond them, older ones have no weight
-static const double MARGIN = 1.01; // the other rule must be better by this factor to take over
+// Uses that are recent: fewer differ by chance.
+enum { USES_EACH = 16, USES_LEAST = 2000 };
+enum { TOKENS_MOST = 100000 };      // of a pass that are counted: beyond them, older ones have no weight
+static const double MARGIN = 1.005; // the other rule must be better by this factor to take over: changing costs misses
 
 // The contents that the cache would have if one rule had decided from the start.
 typedef struct shadow {
@@ -20,25 +22,36 @@ typedef struct shadow {
 } shadow;
 
 struct st_expert_policy {
-  uint32_t n, capacity;
+  uint32_t n_layer, n_expert, n, capacity; // n_expert: of a layer; n: of all
   uint64_t *wanted, wants; // [n] the last call of st_expert_policy_want with the expert; the number of calls
   uint64_t *used;          // [n] when the expert was used last, counted in uses; 0: never
   double *score;           // [n] times `scale`, so that scores need not be multiplied for each token
+  double *rarity;          // [n] 1 / score; DBL_MAX: never used
+  double *due;             // [n] when the expert's layer is next reached: layers of all passes, counted from the start
+  double passes;
   double scale, selected;  // selected: what one token adds
+  double seen;             // what the score of an expert would be that all tokens used
   double fade;             // factor of the hits for each use
   uint64_t uses;
   shadow shadows[ST_EXPERT_RULES];
   st_expert_rule rule;
 };
 
-setun_status st_expert_policy_new(uint32_t n, uint32_t capacity, st_expert_policy **policy, setun_error *err) {
+setun_status st_expert_policy_new(uint32_t n_layer, uint32_t n_expert, uint32_t capacity, st_expert_policy **policy,
+                                  setun_error *err) {
   st_expert_policy *p = st_calloc(1, sizeof *p);
   if (!p) return st_fail_memory(err, "the experts' use");
-  *p = (st_expert_policy){.n = n, .capacity = capacity, .scale = 1, .fade = 1 - 1 / (4.0 * n + USES_LEAST)};
+  uint32_t n = n_layer * n_expert;
+  *p = (st_expert_policy){.n_layer = n_layer, .n_expert = n_expert, .n = n, .capacity = capacity, .scale = 1};
+  p->fade = 1 - 1 / ((double)USES_EACH * n + USES_LEAST);
+  p->rule = ST_EXPERTS_BY_SCORE;
   p->wanted = st_calloc(n, sizeof *p->wanted);
   p->used = st_calloc(n, sizeof *p->used);
   p->score = st_calloc(n, sizeof *p->score);
-  bool whole = p->wanted && p->used && p->score;
+  p->rarity = st_calloc(n, sizeof *p->rarity);
+  p->due = st_calloc(n, sizeof *p->due);
+  for (uint32_t i = 0; p->rarity && i < n; i++) p->rarity[i] = DBL_MAX;
+  bool whole = p->wanted && p->used && p->score && p->rarity && p->due;
   for (int i = 0; i < ST_EXPERT_RULES; i++) {
     p->shadows[i].cached = st_calloc(capacity, sizeof *p->shadows[i].cached);
     p->shadows[i].place = st_calloc(n, sizeof *p->shadows[i].place);
@@ -61,11 +74,21 @@ void st_expert_policy_free(st_expert_policy *p) {
   st_free(p->wanted);
   st_free(p->used);
   st_free(p->score);
+  st_free(p->rarity);
+  st_free(p->due);
   st_free(p);
 }
 
+// When the expert will be used again, on average, counted like `due`: one of seen / score tokens uses it.
+static double next_use(const st_expert_policy *p, uint32_t expert) {
+  return p->due[expert] + p->n_layer * p->seen * p->scale * p->rarity[expert];
+}
+
 static bool is_before(const st_expert_policy *p, st_expert_rule rule, uint32_t a, uint32_t b) {
-  if (rule == ST_EXPERTS_BY_SCORE && p->score[a] != p->score[b]) return p->score[a] < p->score[b];
+  if (rule == ST_EXPERTS_BY_SCORE) {
+    double next_a = next_use(p, a), next_b = next_use(p, b);
+    if (next_a != next_b) return next_a > next_b;
+  }
   return p->used[a] < p->used[b];
 }
 
@@ -78,11 +101,16 @@ st_expert_rule st_expert_policy_rule(const st_expert_policy *p) {
 }
 
 void st_expert_policy_pass(st_expert_policy *p, uint32_t tokens) {
+  p->passes++;
   double faded = pow(KEPT, tokens < TOKENS_MOST ? tokens : TOKENS_MOST);
   p->scale /= faded;
+  p->seen = 1 - (1 - p->seen) * faded;
   p->selected = tokens ? p->scale * (1 - faded) / tokens : 0; // as if the pass's selections were spread evenly
   if (p->scale < SCALE_MOST) return;
-  for (uint32_t i = 0; i < p->n; i++) p->score[i] /= p->scale;
+  for (uint32_t i = 0; i < p->n; i++) {
+    p->score[i] /= p->scale;
+    if (p->used[i]) p->rarity[i] = 1 / p->score[i];
+  }
   p->selected /= p->scale;
   p->scale = 1;
 }
@@ -90,6 +118,10 @@ void st_expert_policy_pass(st_expert_policy *p, uint32_t tokens) {
 void st_expert_policy_want(st_expert_policy *p, const uint32_t *experts, uint32_t n) {
   p->wants++;
   for (uint32_t i = 0; i < n; i++) p->wanted[experts[i]] = p->wants;
+  uint32_t layer = n ? experts[0] / p->n_expert : 0;
+  for (uint32_t i = 0; n && i < p->n_expert; i++) {
+    p->due[layer * p->n_expert + i] = (p->passes + 1) * p->n_layer + layer;
+  }
 }
 
 static bool is_wanted(const st_expert_policy *p, uint32_t expert) {
@@ -130,6 +162,7 @@ void st_expert_policy_use(st_expert_policy *p, uint32_t expert, uint32_t selecte
   for (int i = 0; i < ST_EXPERT_RULES; i++) follow(p, (st_expert_rule)i, expert);
   p->used[expert] = ++p->uses;
   p->score[expert] += p->selected * selected;
+  p->rarity[expert] = 1 / p->score[expert];
   st_expert_rule other = p->rule == ST_EXPERTS_BY_LRU ? ST_EXPERTS_BY_SCORE : ST_EXPERTS_BY_LRU;
   if (p->shadows[other].hits > p->shadows[p->rule].hits * MARGIN + 1) p->rule = other;
 }

@@ -229,12 +229,12 @@ static void budgets(void **state) {
   }
 }
 
-// A cache of two: by use, and by score where what was used last is used rarely.
+// A cache of two of a layer's experts: by score where what was used last is used rarely, and by use where text changes.
 static void policy(void **state) {
   (void)state;
   st_expert_policy *p = NULL;
   setun_error err;
-  assert_int_equal(st_expert_policy_new(16, 2, &p, &err), SETUN_OK);
+  assert_int_equal(st_expert_policy_new(1, 16, 2, &p, &err), SETUN_OK);
   st_expert_policy_pass(p, 1);
   st_expert_policy_use(p, 0, 1);
   st_expert_policy_use(p, 1, 1);
@@ -242,9 +242,14 @@ static void policy(void **state) {
   assert_true(st_expert_policy_before(p, 2, 0)); // never used
   st_expert_policy_use(p, 0, 1);
   assert_true(st_expert_policy_before(p, 1, 0));
+  // Two experts for 20 tokens each: LRU has them after the first two, and the score keeps what was used for long.
+  for (int i = 0; i < 3000; i++) {
+    st_expert_policy_pass(p, 1);
+    st_expert_policy_use(p, (uint32_t)(i / 20 % 8 * 2 + i % 2), 1);
+  }
   assert_int_equal(st_expert_policy_rule(p), ST_EXPERTS_BY_LRU);
   // 0 every fourth time, and the others in turn: LRU misses all, the score keeps 0 and hits it.
-  for (int i = 0; i < 3000; i++) {
+  for (int i = 0; i < 30000; i++) {
     st_expert_policy_pass(p, 1);
     st_expert_policy_use(p, i % 4 == 0 ? 0 : (uint32_t)(1 + i % 15), 1);
   }

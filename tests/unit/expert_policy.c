@@ -152,7 +152,7 @@ static double replay(const trace *t, rule by, int capacity) {
   static replayed c;
   setun_error err;
   memset(&c, 0, sizeof c);
-  assert_int_equal(st_expert_policy_new(N, (uint32_t)capacity, &c.policy, &err), SETUN_OK);
+  assert_int_equal(st_expert_policy_new(LAYERS, EXPERTS, (uint32_t)capacity, &c.policy, &err), SETUN_OK);
   for (int d = 0; d < t->n_demands; d++) {
     const demand *m = &t->demands[d];
     if (m->begins) st_expert_policy_pass(c.policy, (uint32_t)m->tokens);
@@ -199,7 +199,7 @@ static void wanted_together(void **state) {
   enum { RARE = 63, TOKENS = 3000, BLOCK = 20, BLOCKS = 15 };
   st_expert_policy *p = NULL;
   setun_error err;
-  assert_int_equal(st_expert_policy_new(64, 3, &p, &err), SETUN_OK);
+  assert_int_equal(st_expert_policy_new(1, 64, 3, &p, &err), SETUN_OK);
   for (uint32_t i = 0; i < TOKENS; i++) {
     uint32_t first = i / BLOCK % BLOCKS * 4 + i % 5 % 2 * 2, n = i % 5 == 4 ? 1 : 2;
     const uint32_t wanted[] = {n == 1 ? RARE : first, first + 1};
