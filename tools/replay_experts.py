@@ -2,9 +2,10 @@
 """Replays a routing trace (`setun run MODEL --trace FILE`) against caches of experts of any capacity.
 
 Rules, by the expert that they replace: lru, the one that was used longest ago; lfu, the one that the fewest tokens used;
-score, the one with the lowest score = 0.999 score + 0.001 selected, for each token; setun, that of lru or score, whichever
-had more hits recently, as src/placement/expert_policy.c decides; belady, the one that is needed again last, which no rule
-that does not know the future can surpass. What a layer needs in one pass stays until it has been computed.
+score, the one whose next use is expected last, by how many layers lie before its own and by score = 0.999 score + 0.001
+selected, for each token; setun, that of lru or score, whichever had more hits recently, as
+src/placement/expert_policy.c decides; belady, the one that is needed again last, which no rule that does not know the
+future can surpass. What a layer needs in one pass stays until it has been computed.
 
 Prints the exponent s of the experts' use by rank, with which it fits Zipf's law best, and the hit rate of each rule by
 capacity; --svg draws them, --json prints them for programs."""
@@ -24,7 +25,7 @@ class TraceError(Exception):
 
 
 def read_trace(path):
-    """The number of experts of all layers, and the demands: (begins a pass, tokens, [(expert, tokens of it)])."""
+    """The numbers of layers and of experts in each, and the demands: (begins a pass, tokens, [(expert, tokens of it)])."""
     demands, last, counts = [], None, {}
     with open(path, encoding="utf-8") as file:
         head = file.readline().split()
@@ -45,7 +46,7 @@ def read_trace(path):
             row = counts.setdefault(layer, [0] * experts)
             for expert, count in used:
                 row[expert % experts] += count
-    return layers * experts, demands, counts
+    return layers, experts, demands, counts
 
 
 def zipf_exponent(counts, used):
@@ -122,63 +123,91 @@ class Cache:
         return hit
 
 
-def replay(n, demands, after, capacity):
-    """The hit rate by rule."""
-    caches = {rule: Cache(capacity) for rule in ("lru", "lfu", "score", "belady")}
-    counts, scores, scale, clock = [0] * n, [0.0] * n, 1.0, 0
-    adaptive = Adaptive(n, capacity)
-    for place, (begins, tokens, used) in enumerate(demands):
-        pinned = {expert for expert, _ in used}
-        if begins:
-            faded = KEPT ** tokens
-            scale /= faded
-            each = scale * (1 - faded) / max(tokens, 1)
-            if scale > 1e200:
-                scores, each, scale = [s / scale for s in scores], each / scale, 1.0
-                for rule in ("score",):
-                    cache = caches[rule]
-                    cache.cached = {e: (scores[e], r[1]) for e, r in cache.cached.items()}
-                    cache.heap = [(r, e) for e, r in cache.cached.items()]
-                    heapq.heapify(cache.heap)
-        for (expert, selected), later in zip(used, after[place]):
-            clock += 1
-            counts[expert] += selected
-            scores[expert] += each * selected
-            caches["lru"].use(expert, (clock,), pinned)
-            caches["lfu"].use(expert, (counts[expert], clock), pinned)
-            caches["score"].use(expert, (scores[expert], clock), pinned)
-            caches["belady"].use(expert, (-later,), pinned)
-            adaptive.use(expert, clock, scores, pinned, caches)
-    rates = {rule: cache.hits / max(cache.wanted, 1) for rule, cache in caches.items()}
-    rates["setun"] = adaptive.hits / max(adaptive.wanted, 1)
-    return {rule: rates[rule] for rule in RULES}
+class Scores:
+    """How often experts are used, with older tokens counting less, and when each is expected to be used again."""
+
+    def __init__(self, layers, experts):
+        self.layers, self.experts, self.scale, self.seen, self.each, self.passes = layers, experts, 1.0, 0.0, 0.0, 0
+        self.scores, self.due = [0.0] * (layers * experts), [0] * layers
+
+    def begin(self, tokens):
+        faded = KEPT ** tokens
+        self.scale, self.seen, self.passes = self.scale / faded, 1 - (1 - self.seen) * faded, self.passes + 1
+        if self.scale > 1e200:
+            self.scores, self.scale = [s / self.scale for s in self.scores], 1.0
+        self.each = self.scale * (1 - faded) / max(tokens, 1)
+
+    def reach(self, layer):
+        self.due[layer] = (self.passes + 1) * self.layers + layer
+
+    def add(self, expert, selected):
+        self.scores[expert] += self.each * selected
+
+    def next_use(self, expert):
+        return self.due[expert // self.experts] + self.layers * self.seen * self.scale / self.scores[expert]
 
 
-class Adaptive:
-    """A cache that follows whichever of the two other rules recently had more hits."""
+class Ordered:
+    """A cache whose ranks change at any time: `first` returns the one of some experts that is replaced first."""
 
-    def __init__(self, n, capacity):
-        self.capacity, self.fade = capacity, 1 - 1 / (4 * n + 500)
-        self.used, self.rule, self.late, self.before = {}, "lru", {"lru": 0.0, "score": 0.0}, {"lru": 0, "score": 0}
-        self.hits = self.wanted = 0
+    def __init__(self, capacity):
+        self.capacity, self.used, self.hits, self.wanted = capacity, {}, 0, 0
 
-    def use(self, expert, clock, scores, pinned, caches):
+    def use(self, expert, clock, pinned, first):
         self.wanted += 1
-        for rule in self.late:
-            self.late[rule] = self.late[rule] * self.fade + (caches[rule].hits - self.before[rule])
-            self.before[rule] = caches[rule].hits
-        other = "score" if self.rule == "lru" else "lru"
-        if self.late[other] > self.late[self.rule] * 1.01 + 1:
-            self.rule = other
         if expert in self.used:
             self.hits += 1
         elif len(self.used) >= self.capacity:
             free = [e for e in self.used if e not in pinned]
             if not free:
                 return
-            key = self.used.get if self.rule == "lru" else lambda e: (scores[e], self.used[e])
-            del self.used[min(free, key=key)]
+            del self.used[first(free, self.used)]
         self.used[expert] = clock
+
+
+def replay(layers, experts, demands, after, capacity):
+    """The hit rate by rule."""
+    n = layers * experts
+    caches = {rule: Cache(capacity) for rule in ("lru", "lfu", "belady")}
+    counts, clock, scores = [0] * n, 0, Scores(layers, experts)
+    rules = {"lru": lambda free, used: min(free, key=used.get),
+             "score": lambda free, used: max(free, key=lambda e: (scores.next_use(e), -used[e]))}
+    by_score, ours, choice = Ordered(capacity), Ordered(capacity), Choice(n)
+    for place, (begins, tokens, used) in enumerate(demands):
+        pinned = {expert for expert, _ in used}
+        if begins:
+            scores.begin(tokens)
+        if used:
+            scores.reach(used[0][0] // experts)
+        for (expert, selected), later in zip(used, after[place]):
+            clock += 1
+            counts[expert] += selected
+            caches["lru"].use(expert, (clock,), pinned)
+            caches["lfu"].use(expert, (counts[expert], clock), pinned)
+            caches["belady"].use(expert, (-later,), pinned)
+            by_score.use(expert, clock, pinned, rules["score"])
+            ours.use(expert, clock, pinned, rules[choice.rule])
+            scores.add(expert, selected)
+            choice.count({"lru": caches["lru"].hits, "score": by_score.hits})
+    rates = {rule: cache.hits / max(cache.wanted, 1) for rule, cache in caches.items()}
+    rates |= {rule: cache.hits / max(cache.wanted, 1) for rule, cache in (("score", by_score), ("setun", ours))}
+    return {rule: rates[rule] for rule in RULES}
+
+
+class Choice:
+    """The one of the two other rules that recently had more hits."""
+
+    def __init__(self, n):
+        self.fade, self.rule = 1 - 1 / (16 * n + 2000), "score"
+        self.late, self.before = {"lru": 0.0, "score": 0.0}, {"lru": 0, "score": 0}
+
+    def count(self, hits):
+        for rule in self.late:
+            self.late[rule] = self.late[rule] * self.fade + (hits[rule] - self.before[rule])
+        self.before = hits
+        other = "score" if self.rule == "lru" else "lru"
+        if self.late[other] > self.late[self.rule] * 1.005 + 1:
+            self.rule = other
 
 
 COLORS = {"lru": "#1f77b4", "lfu": "#2ca02c", "score": "#ff7f0e", "setun": "#d62728", "belady": "#7f7f7f"}
@@ -214,12 +243,13 @@ def main():
     parser.add_argument("--svg", metavar="FILE", help="draw the hit rates")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    n, demands, counts = read_trace(options.trace)
+    layers, experts, demands, counts = read_trace(options.trace)
+    n = layers * experts
     used = round(sum(sum(row) for row in counts.values()) / max(1, sum(d[1] for d in demands)))
     exponent = zipf_exponent(counts, used) if counts and 0 < used < n // len(counts) else None
     after = next_uses(demands)
     capacities = sorted(set(options.capacity or (max(1, n * tenth // 10) for tenth in range(1, 11))))
-    results = [(capacity, replay(n, demands, after, capacity)) for capacity in capacities]
+    results = [(capacity, replay(layers, experts, demands, after, capacity)) for capacity in capacities]
     if options.svg:
         draw(options.svg, n, results)
     if options.json:
