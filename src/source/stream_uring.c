@@ -27,7 +27,6 @@ int st_stream_uring_new(st_stream *s) {
 
 enum {
   PIECE_BYTES = 1 << 20,
-  DEMANDED_BYTES = 256 << 10, // on demand, where a unit is needed immediately: several reads of it are in the kernel
   DEPTH = 1024,               // most reads in the kernel at a time; the rest waits in the queue
   WINDOW = 8,                 // later units start while fewer reads are in the kernel: enough to keep a disk busy
   DEMANDED = 128,             // the same on demand: enough for the time between two calls during a prompt
@@ -213,7 +212,7 @@ int st_stream_uring_new(st_stream *s) {
   }
   s->state = e;
   s->engine = &engine;
-  s->piece_bytes = s->options.on_demand ? DEMANDED_BYTES : PIECE_BYTES;
+  s->piece_bytes = PIECE_BYTES;
   s->names[0] = e->registered ? "io_uring, O_DIRECT, registered buffers" : "io_uring, O_DIRECT";
   s->names[1] = "io_uring, buffered";
   return 0;
