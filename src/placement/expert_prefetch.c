@@ -7,7 +7,7 @@
 #include <string.h>
 
 // Passes: before the first trial, of a block of a trial, and between trials at first and at most.
-enum { WARM = 16, BLOCK = 4, BLOCKS = 8, PAUSE_LEAST = 128, PAUSE_MOST = 2048, QUEUE = 32 };
+enum { WARM = 80, BLOCK = 4, BLOCKS = 8, PAUSE_LEAST = 128, PAUSE_MOST = 2048, QUEUE = 32 };
 static const double GAIN = 0.98; // passes with prefetching must take at most this part of the others' time
 
 struct st_expert_prefetch {
@@ -72,7 +72,9 @@ void st_expert_prefetch_end(st_expert_prefetch *p, double now) {
   if (!p->counts) return;
   p->counts = false;
   if (p->in_trial) p->seconds[p->on] += now - p->began;
-  if (--p->left) return;
+  p->left--;
+  bool half = p->in_trial && p->left == BLOCKS * BLOCK / 2; // as many passes with as without: a loss ends the trial
+  if (p->left && !(half && p->seconds[1] >= p->seconds[0])) return;
   if (p->in_trial) {
     decide(p);
     return;
