@@ -1,7 +1,7 @@
 // Which expert a cache replaces first: the least recently used one (LRU), or the one whose next use is expected last by
-// its score, its share of recent tokens: score = 0.999 score + 0.001 selected, for each token (requirement R1.8). Layers
-// come in order, so that an expert that a part p of the tokens use is expected after the layers until its own comes, and
-// 1 / p - 1 times all layers.
+// its score, its share of recent tokens: score = 0.999 score + 0.001 selected, for each token (requirement R1.8).
+// Layers come in order, so that an expert that a part p of the tokens use is expected after the layers until its own
+// comes, and 1 / p - 1 times all layers.
 //
 // Which of the two is better depends on the text. Both are simulated with tables of what a cache of this capacity would
 // hold (no weights), and the one with more recent hits decides.
@@ -17,8 +17,8 @@ typedef enum st_expert_rule { ST_EXPERTS_BY_LRU, ST_EXPERTS_BY_SCORE, ST_EXPERT_
 
 typedef struct st_expert_policy st_expert_policy;
 
-// For experts numbered layer * n_expert + expert, of which `capacity` fit. Freed with st_expert_policy_free, which accepts
-// NULL.
+// For experts numbered layer * n_expert + expert, of which `capacity` fit. Freed with st_expert_policy_free, which
+// accepts NULL.
 setun_status st_expert_policy_new(uint32_t n_layer, uint32_t n_expert, uint32_t capacity, st_expert_policy **policy,
                                   setun_error *err);
 void st_expert_policy_free(st_expert_policy *policy);

@@ -4,9 +4,9 @@
 // A prediction comes from the routers of the next layers, applied to the hidden state of this one (requirement R1.9).
 // Whether it helps depends on the disk and the text, so it is measured: eight blocks of passes with (1) and without (0)
 // it alternate as 1 0 0 1 0 1 1 0, so that a change of speed affects both equally if it is steady, or fades like that
-// of a cache that fills; a trial that is lost after four of them ends there. Prefetching continues only while it is clearly
-// faster; otherwise trials become rarer. The first begins after 80 passes: then even one that is 20% slower has cost less
-// than 2% of the time when it ends, however short the text.
+// of a cache that fills; a trial that is lost after four of them ends there. Prefetching continues only while it is
+// clearly faster; otherwise trials become rarer. The first begins after 80 passes: then even one that is 20% slower has
+// cost less than 2% of the time when it ends, however short the text.
 #ifndef SETUN_PLACEMENT_EXPERT_PREFETCH_H
 #define SETUN_PLACEMENT_EXPERT_PREFETCH_H
 

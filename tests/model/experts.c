@@ -314,7 +314,7 @@ static void prefetch(void **state) {
   for (int passes = 4; passes <= 1000; passes += 4) assert_true(follow_trials(1.2, 0, passes, &on) < 0.02);
   assert_true(!on);
   assert_true(follow_trials(1, 0, 1000, &on) < 0.02 && !on); // no gain: not worth it
-  assert_true(follow_trials(0.7, 0, 1000, &on) < -0.27 && on);
+  assert_true(follow_trials(0.7, 0, 2000, &on) < -0.27 && on);
   follow_trials(0.94, 1, 120, &on); // chosen in the first trial
   assert_true(on);
   follow_trials(1.01, 1, 120, &on);
