@@ -211,7 +211,33 @@ static void wanted_together(void **state) {
   st_expert_policy_free(p);
 }
 
+// By score, of experts used equally often the one whose layer was reached last is replaced first, and one that every
+// fourth token uses before all of them, though its layer comes next.
+static void order_of_layers(void **state) {
+  (void)state;
+  enum { LAYER = 4, EACH = 3 };
+  st_expert_policy *p = NULL;
+  setun_error err;
+  assert_int_equal(st_expert_policy_new(LAYER, EACH, LAYER * EACH, &p, &err), SETUN_OK);
+  assert_int_equal(st_expert_policy_rule(p), ST_EXPERTS_BY_SCORE);
+  for (uint32_t token = 0; token < 100; token++) {
+    st_expert_policy_pass(p, 1);
+    for (uint32_t l = 0; l < (token == 99 ? 2 : LAYER); l++) { // the last pass has reached layer 1
+      const uint32_t wanted[] = {l * EACH, l * EACH + 1 + (token % 4 == 0)};
+      st_expert_policy_want(p, wanted, 2);
+      for (int i = 0; i < 2; i++) st_expert_policy_use(p, wanted[i], 1);
+    }
+  }
+  assert_true(st_expert_policy_before(p, 1 * EACH, 0 * EACH)); // next reached after 4 layers, after 3
+  assert_true(st_expert_policy_before(p, 0 * EACH, 3 * EACH)); // after 3, after 2
+  assert_true(st_expert_policy_before(p, 3 * EACH, 2 * EACH));
+  assert_true(st_expert_policy_before(p, 2 * EACH + 2, 1 * EACH)); // after 1 and about 3 tokens, after 4 layers
+  assert_false(st_expert_policy_before(p, 1 * EACH, 2 * EACH + 2));
+  st_expert_policy_free(p);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(policy), cmocka_unit_test(wanted_together)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(policy), cmocka_unit_test(wanted_together),
+                                     cmocka_unit_test(order_of_layers)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
