@@ -148,7 +148,8 @@ void st_attend_run(const st_kernels *k, const st_attend *a, void *scratch, float
     float *to = index == parts.first ? m.sums : m.next;
     const st_attend_part part = {.index = index,
                                  .fetched = index > parts.first,
-                                 .more = index + 1 < parts.last,
+                                 .next_k = index + 1 < parts.last ? a->k : NULL,
+                                 .next_index = index + 1,
                                  .queries = queries,
                                  .scores = m.scores,
                                  .out = to,

@@ -48,10 +48,18 @@ typedef struct st_attend_codes {
   size_t row_bytes; // of these
 } st_attend_codes;
 
+// Those from query `first` on.
+static inline st_attend_codes st_attend_codes_from(const st_attend_codes *c, size_t first) {
+  return (st_attend_codes){c->codes + first * c->row_bytes, c->scales + first, c->sums + first, c->columns,
+                           c->row_bytes};
+}
+
 // A part, and the destination of its results.
 struct st_attend_part {
   size_t index;                   // keys [index * ST_PART, (index + 1) * ST_PART)
-  bool fetched, more;             // the thread has just computed the part before, and will compute the next one
+  bool fetched;                   // the thread has prefetched the keys
+  const uint8_t *next_k;          // what it computes next: a head's keys in page 0, like `k`; NULL: nothing
+  size_t next_index;              // and the part of them
   const st_attend_codes *queries; // of st_attend_prepare; NULL where keys are numbers
   float *scores;                  // scratch [queries][ST_SCORES]
   float *out;                     // [queries][head_dim] sums of values; zeros for a query that sees none of the keys

@@ -437,7 +437,7 @@ typedef struct {
   const st_attend_args *args;
   uint32_t tokens, blocks; // maximum tokens in a block, all from one run, and the number of blocks
   st_key_range parts;      // parts of one token's keys
-  uint32_t heads;          // query heads in a unit of one token's work
+  uint32_t heads, band;    // query heads in a unit of one token's work, and units in a band
   atomic_size_t next;      // the block and KV head, or part, that the next free thread takes
 } attend_job;
 
@@ -611,31 +611,44 @@ static void merge_parts(const attend_job *j, const st_attend *heads, uint32_t fi
   st_attend_finish(j->q->kernels, heads, sums, state, attended(j, 0, first));
 }
 
+typedef struct {
+  size_t band, part;
+  uint32_t first; // query head
+} attend_unit;
+
+// In bands of units that are neighbours in each page, part by part: what is read one after the other lies together, and
+// a thread needs the queries of few bands.
+static attend_unit unit_of(const attend_job *j, size_t i) {
+  size_t band = (j->parts.last - j->parts.first) * j->band, head = i / band * j->band + i % j->band;
+  return (attend_unit){i / band, j->parts.first + i % band / j->band, (uint32_t)head * j->heads};
+}
+
 static void attend_parts_part(void *context, int index, int threads) {
   attend_job *j = context;
-  size_t parts = j->parts.last - j->parts.first, begin, end, next = SIZE_MAX; // next: the unit after the last one
-  uint32_t prepared = j->args->n_head; // the first head whose queries are prepared; none yet
-  const st_attend_codes *queries = NULL;
+  size_t begin, end, next = SIZE_MAX, prepared = SIZE_MAX; // next: the unit after the last one; prepared: the band
+  uint32_t wide = j->band * j->heads;                      // query heads of a band
   st_attend_memory m;
   (void)threads;
   while (st_pool_take(j->q->pool, index, 1, &begin, &end)) {
     for (size_t i = begin; i < end; i++) {
-      uint32_t first = (uint32_t)(i / parts) * j->heads;
-      const st_attend heads = heads_of(j, 0, 1, first, first + j->heads);
-      if (first != prepared) {
-        m = st_attend_memory_of(&heads, scratch_of(j, index));
-        queries = st_attend_prepare(j->q->kernels, &heads, &m);
-        prepared = first;
+      attend_unit unit = unit_of(j, i), then = unit_of(j, i + 1); // `then` is this thread's, unless another steals it
+      const st_attend heads = heads_of(j, 0, 1, unit.first, unit.first + j->heads);
+      const st_attend all = heads_of(j, 0, 1, (uint32_t)unit.band * wide, (uint32_t)(unit.band + 1) * wide);
+      if (unit.band != prepared) {
+        m = st_attend_memory_of(&all, scratch_of(j, index));
+        st_attend_prepare(j->q->kernels, &all, &m);
+        prepared = unit.band;
       }
-      st_attend_part part = {.index = j->parts.first + i % parts,
-                             .fetched = i == next && i % parts,
-                             .more = (i + 1) % parts, // which this thread takes unless another has stolen it
-                             .queries = queries,
-                             .scores = m.scores};
-      part.out = partial_of(j, part.index, first, &part.state);
+      st_attend_codes codes = m.row ? st_attend_codes_from(&m.codes, unit.first % wide) : m.codes;
+      st_attend_part part = {
+          .index = unit.part, .fetched = i == next, .queries = m.row ? &codes : NULL, .scores = m.scores};
+      if (then.first < j->args->n_head) {
+        part.next_k = heads_of(j, 0, 1, then.first, then.first + j->heads).k, part.next_index = then.part;
+      }
+      part.out = partial_of(j, part.index, unit.first, &part.state);
       next = i + 1;
       j->q->kernels->attend(&heads, &part);
-      if (atomic_fetch_sub(&j->q->parts_left[first], 1) == 1) merge_parts(j, &heads, first);
+      if (atomic_fetch_sub(&j->q->parts_left[unit.first], 1) == 1) merge_parts(j, &heads, unit.first);
     }
   }
 }
@@ -651,7 +664,9 @@ static bool attend_by_parts(attend_job *j) {
   size_t parts = j->parts.last - j->parts.first;
   if (parts < 2 || parts > j->q->partial_parts) return false;
   j->heads = heads / group * parts >= 4 * threads ? group : 1;
-  st_pool_deal(j->q->pool, heads / j->heads * parts);
+  uint32_t units = heads / j->heads; // of a part
+  for (j->band = 1; units % j->band || units / j->band > threads;) j->band++;
+  st_pool_deal(j->q->pool, units * parts);
   for (uint32_t first = 0; first < heads; first += j->heads) atomic_init(&j->q->parts_left[first], parts);
   st_pool_run(j->q->pool, attend_parts_part, j);
   return true;

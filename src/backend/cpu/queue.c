@@ -75,9 +75,11 @@ void st_cpu_array_free(st_array *a) {
   st_free(a);
 }
 
-// Bytes of one thread's scratch for attention: the queries of one KV head, for the tokens that are computed together.
+// Bytes of one thread's scratch for attention: the queries of one KV head, for the tokens that are computed together,
+// or those of one token.
 static size_t scratch_of(const st_cache_shape *shape) {
   size_t queries = (size_t)st_cpu_attend_tokens(shape) * (shape->n_head / shape->n_head_kv);
+  if (queries < shape->n_head) queries = shape->n_head;
   return st_attend_scratch(shape->keys, queries, shape->head_dim);
 }
 

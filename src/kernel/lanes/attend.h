@@ -167,8 +167,8 @@ LANES_INLINE const uint32_t *lanes_pages(const st_attend *a, const st_attend_par
   return a->pages + p->index * (ST_PART / ST_KEYS);
 }
 
-LANES_INLINE lanes_block lanes_block_of(const st_attend *a, uint32_t page, bool keys) {
-  return (lanes_block){(keys ? a->k : a->v) + page * a->page_bytes,
+LANES_INLINE lanes_block lanes_block_of(const st_attend *a, const uint8_t *in_page_0, uint32_t page, bool keys) {
+  return (lanes_block){in_page_0 + page * a->page_bytes,
                        st_kv_block_bytes(keys ? a->keys : a->values, keys, a->head_dim)};
 }
 
@@ -377,7 +377,7 @@ static void lanes_all_scores(const st_attend *a, const st_attend_part *p, const 
     const uint8_t *block = a->k + *page * a->page_bytes;
     const uint8_t *next = few && !p->fetched && j + ST_KEYS < end ? a->k + page[1] * a->page_bytes : NULL;
     lanes_block values = {0};
-    if (few) values = lanes_block_of(a, *page, false);
+    if (few) values = lanes_block_of(a, a->v, *page, false);
     for (size_t g = 0, from = 0; g < s->count; from = s->ends[g++]) {
       if (p->queries)
         lanes_block_code_scores(a, p->queries, s->q + from, s->ends[g] - from, j, block, next, values);
@@ -388,17 +388,17 @@ static void lanes_all_scores(const st_attend *a, const st_attend_part *p, const 
   }
 }
 
-// Their values. With `few` queries the next part's keys are prefetched.
+// Their values. With `few` queries the keys that are computed next are prefetched.
 static void lanes_all_values(const st_attend *a, const st_attend_part *p, const lanes_shares *s, size_t begin,
                              size_t end, bool few) {
   const uint32_t *pages = lanes_pages(a, p);
   bool is_codes = st_kv_is_codes(a->values);
   for (size_t j = begin; j < end; j += ST_KEYS) {
-    size_t last = lanes_least(j + ST_KEYS, end), then = j + ST_PART;
+    size_t last = lanes_least(j + ST_KEYS, end), then = p->next_index * ST_PART + j;
     const uint8_t *rows = a->v + pages[j / ST_KEYS] * a->page_bytes;
     lanes_block keys = {0};
-    if (few && p->more && p->index * ST_PART + then < a->n_keys) {
-      keys = lanes_block_of(a, pages[then / ST_KEYS], true);
+    if (few && p->next_k && then < a->n_keys) {
+      keys = lanes_block_of(a, p->next_k, a->pages[then / ST_KEYS], true);
     }
     for (size_t g = 0, from = 0; g < s->count; from = s->ends[g++]) {
       if (is_codes)
