@@ -148,16 +148,24 @@ typedef struct {
   const uint32_t *count, *token; // of each block, of each entry
 } lanes_planes;
 
+// Two entries at once: the sum of one alone waits for each of its products.
 LANES_INLINE void lanes_rest_block(st_form form, const lanes_planes *p, size_t block, int sub, size_t n, vf d,
                                    const vb *w, vf *rest) {
   const int8_t *x = p->rest.codes + block * ST_STEP * n;
   const int32_t *starts = p->rest.starts[sub] + block % LANES_RUN * n;
-  for (size_t e = 0, count = p->count[block]; e < count; e++) {
-    size_t at = block * n + e;
-    vi total;
-    lanes_block_dots(form, w, x + 4 * e, n, sub, 1, starts + e, &total);
-    lanes_block_add(d, p->rest.scales + at, &total, 1, &rest[p->token[at]]);
+  const float *scales = p->rest.scales + block * n;
+  const uint32_t *token = p->token + block * n;
+  const size_t count = p->count[block];
+  vi totals[2];
+  size_t e = 0;
+  for (; e + 2 <= count; e += 2) {
+    lanes_block_dots(form, w, x + 4 * e, n, sub, 2, starts + e, totals);
+    lanes_block_add(d, scales + e, &totals[0], 1, &rest[token[e]]);
+    lanes_block_add(d, scales + e + 1, &totals[1], 1, &rest[token[e + 1]]);
   }
+  if (e == count) return;
+  lanes_block_dots(form, w, x + 4 * e, n, sub, 1, starts + e, totals);
+  lanes_block_add(d, scales + e, totals, 1, &rest[token[e]]);
 }
 
 // For each sub-block: sum += (d * dx) * integers, and rest likewise with the second plane. `alone`, a constant, is
