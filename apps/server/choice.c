@@ -164,8 +164,11 @@ static bool take_text(choice *c, const char *text, size_t n, setun_error *error)
   bool found = false;
   c->raw += n;
   if (!c->stops) return append(&c->text, text, n);
+  if (!append(&c->held, text, n)) return false;
   if (setun_stops_push(c->stops, text, n, &text, &n, &found, error) != SETUN_OK) return false;
   if (found) c->end = END_STOP;
+  c->held.length -= n;
+  if (n) memmove(c->held.data, c->held.data + n, c->held.length);
   return append(&c->text, text, n);
 }
 
@@ -207,31 +210,16 @@ static void flush_text(choice *c) {
   if (c->stops && setun_stops_finish(c->stops, &text, &n, &error) == SETUN_OK) append(&c->text, text, n);
 }
 
-// The stop text that begins where the text ended; only the token's text tells which of them it is.
+// Which stop text was found: of those that `held` begins with, the shortest was complete first.
 static void name_stop(choice *c) {
   const generation *g = &c->job->g;
-  size_t length = 0;
-  char *all = NULL;
+  size_t best = SIZE_MAX;
   if (c->end != END_STOP) return;
   c->stop = g->stops[0];
-  if (g->n_stops == 1) return;
-  size_t room = 0;
-  setun_error error;
-  if (setun_detokenize(c->job->server->model, c->ids, c->n_ids, SETUN_DECODE_CONTINUES, NULL, 0, &room, &error) !=
-      SETUN_OK)
-    return;
-  all = malloc(room + 1);
-  if (all && setun_detokenize(c->job->server->model, c->ids, c->n_ids, SETUN_DECODE_CONTINUES, all, room, &length,
-                              &error) == SETUN_OK) {
-    size_t best = 0;
-    all[length] = 0;
-    for (size_t i = 0; i < g->n_stops; i++) {
-      size_t n = strlen(g->stops[i]);
-      bool here = c->text.length + n <= length && !memcmp(all + c->text.length, g->stops[i], n);
-      if (here && n > best) c->stop = g->stops[i], best = n;
-    }
+  for (size_t i = 0; i < g->n_stops; i++) {
+    size_t n = strlen(g->stops[i]);
+    if (n < best && n <= c->held.length && !memcmp(c->held.data, g->stops[i], n)) c->stop = g->stops[i], best = n;
   }
-  free(all);
 }
 
 // ---- drawing ----

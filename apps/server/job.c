@@ -37,6 +37,7 @@ void job_free(job *j) {
     choice_close(c);
     st_buffer_free(&c->text);
     st_buffer_free(&c->reasoning);
+    st_buffer_free(&c->held);
     calls_free(c);
     free(c->ids);
     free(c->entries);

@@ -75,6 +75,7 @@ struct choice {
   setun_stops *stops;
   const char *stop;                                    // the stop text that was found
   st_buffer text, reasoning;                           // the output so far that can no longer change
+  st_buffer held;                                      // what follows it, and may begin with a stop text
   size_t sent, sent_reasoning, sent_entries, sent_ids; // how much of each was sent on the stream
   tool_call *calls;
   size_t n_calls, sent_calls; // sent_calls: calls that were sent completely

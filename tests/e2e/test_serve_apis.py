@@ -157,6 +157,48 @@ class ResponsesTest(TextCase):
             self.refused(self.ask(**body), 400)
 
 
+REASONS = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}<think>\n{% endif %}"
+
+
+class StopTest(ServerCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        path = os.path.join(cls.folder.name, "chat.jinja")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(REASONS)
+        cls.options = ("--template", path)
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        cls.folder.cleanup()
+
+    def test_which_text_ended_an_answer_after_reasoning(self):
+        # The model is made to end its reasoning: it draws each of these tokens once, as that makes the next one less likely.
+        bias = {self.server.post("/tokenize", {"content": c}).json["tokens"][0]: 990 - 90 * i + (1000 if c in "<>" else 0)
+                for i, c in enumerate("Zo</think>")}  # the prompt has < and >
+        body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 28, "temperature": 0, "logit_bias": bias,
+                "frequency_penalty": 1000}
+
+        def ask(**more):
+            reply = self.server.post("/v1/messages", {**body, **more})
+            self.assertEqual(reply.status, 200, reply.body)
+            return reply.json
+
+        r = ask()
+        self.assertEqual([b["type"] for b in r["content"]], ["thinking", "text"], r)
+        text = r["content"][1]["text"]
+        self.assertGreater(len(text), 16)
+        for at, more in ((0, 3), (8, 5)):
+            stop = text[at:at + more]
+            r = ask(stop_sequences=["never", stop[0] + "\t", stop + "~", stop])
+            self.assertEqual((r["stop_reason"], r["stop_sequence"]), ("stop_sequence", stop))
+            shown = [b["text"] for b in r["content"] if b["type"] == "text"]
+            self.assertEqual(shown, [text[:text.index(stop)]])
+
+
 class AnthropicTest(TextCase):
     def ask(self, **body):
         return self.server.post("/v1/messages", {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 12, "temperature": 0, **body})
