@@ -83,7 +83,11 @@ void handle_ollama_show(server *s, exchange *x) {
     return;
   }
   snprintf(key, sizeof key, "%.64s.context_length", s->info.architecture);
-  push(root, &capabilities, bytes_value(root, "completion", 10));
+  if (s->embeddings.no_text)
+    push(root, &capabilities, bytes_value(root, "embedding", 9));
+  else
+    push(root, &capabilities, bytes_value(root, "completion", 10));
+  if (s->chat) push(root, &capabilities, bytes_value(root, "tools", 5)); // templates without tools are told them in words
   put_text(root, &info, "general.architecture", s->info.architecture);
   put_integer(root, &info, "general.parameter_count", (int64_t)s->info.n_params);
   put_integer(root, &info, key, s->n_ctx);

@@ -26,7 +26,7 @@ void handle_props(server *s, exchange *x) {
   put_bool(root, &modalities, "audio", false);
   put(root, root, "modalities", modalities);
   put_bytes(root, root, "chat_template", text ? text : "", n);
-  put_bool(root, &caps, "supports_tools", false);
+  put_bool(root, &caps, "supports_tools", s->chat != NULL);
   put(root, root, "chat_template_caps", caps);
   put_token_text(s, root, "bos_token", setun_token_bos(s->model));
   put_token_text(s, root, "eos_token", setun_token_eos(s->model));

@@ -117,9 +117,12 @@ static bool render(server *s, const st_json *body, st_json *root, problem *p) {
               content_text(root, rest ? st_json_get(rest, "content") : NULL, "messages", &content, p);
   if (fine) {
     const char *rendered = setun_rendering_text(j->rendering, &n);
-    st_buffer_append(&text, rendered, n);
-    if (st_json_length(&content)) st_buffer_append(&text, st_json_string(&content), st_json_length(&content));
-    put_bytes(root, root, "prompt", text.data ? text.data : "", text.length);
+    fine = st_buffer_append(&text, rendered, n) &&
+           (!st_json_length(&content) || st_buffer_append(&text, st_json_string(&content), st_json_length(&content)));
+    if (fine)
+      put_bytes(root, root, "prompt", text.data, text.length);
+    else
+      fail_memory(p);
   }
   st_buffer_free(&text);
   job_free(j);

@@ -97,6 +97,7 @@ class LlamaTest(TextCase):
         p = self.server.get("/props").json
         self.assertEqual((p["total_slots"], p["default_generation_settings"]["n_ctx"], p["model_path"]), (2, 256, "setun-tales-7m"))
         self.assertIn("raise_exception", p["chat_template"])
+        self.assertTrue(p["chat_template_caps"]["supports_tools"])
         self.assertEqual([s["n_ctx"] for s in self.server.get("/slots").json], [256, 256])
         self.ask()
         text = self.server.get("/metrics").body.decode()
@@ -108,7 +109,7 @@ class LlamaTest(TextCase):
     def test_ollama(self):
         self.assertRegex(self.server.get("/api/version").json["version"], r"^\d+\.\d+\.\d+$")
         self.assertEqual(self.server.get("/api/tags").json["models"][0]["name"], "setun-tales-7m")
-        self.assertEqual(self.server.post("/api/show", {"model": "setun-tales-7m"}).json["capabilities"], ["completion"])
+        self.assertEqual(self.server.post("/api/show", {"model": "setun-tales-7m"}).json["capabilities"], ["completion", "tools"])
 
     def test_sampling_steps(self):
         a = self.ask(temperature=1, seed=2, samplers=["top_k", "temperature"], top_k=5).json["content"]
