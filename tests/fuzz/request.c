@@ -101,7 +101,7 @@ static void wait_for(exchange *x) {
 
 static void answer(server *s, const route *r, const exchange *from, const uint8_t *body, size_t n) {
   static char connection[8]; // its address alone is used: the reply stays in the exchange, where nobody takes it
-  exchange *x = exchange_new((struct MHD_Connection *)(void *)connection);
+  exchange *x = exchange_new((struct MHD_Connection *)(void *)connection, NULL);
   if (!x || !st_buffer_append(&x->body, body, n)) abort();
   x->route = r;
   x->rest_length = from->rest_length;
