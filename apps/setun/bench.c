@@ -417,7 +417,7 @@ static int compare_speeds(const char *name, bench_options *o) {
 }
 
 static int count(const char *name, const setun_model *model, const bench_options *o) {
-  size_t n = (size_t)o->depth + 2;
+  size_t n = (size_t)o->depth + COUNT_TOKENS;
   setun_token *ids = malloc(n * sizeof *ids);
   if (!ids) return failure("out of memory for %zu ids", n);
   fill_ids(ids, (int64_t)n, model_info(model).n_vocab);

@@ -28,8 +28,8 @@ static void subtract(counted *c, const counted *before) {
   }
 }
 
-// Those after the operations: submissions, and copies.
-enum { OTHERS = 3 };
+// Those after the operations.
+enum { SUBMISSIONS, RECORDINGS, BUFFERS, TO_DEVICE, FROM_DEVICE, OTHERS };
 
 static setun_device_work total(const counted *c) {
   setun_device_work all = {0};
@@ -67,10 +67,12 @@ static void print_counts_json(const counted *c, const least *l) {
   print_text("],\n \"total\": ");
   print_row_json("total", &all);
   const setun_device_work *others = c->of + c->n - OTHERS;
-  print_text(",\n \"layers\": %u, \"dispatches_per_layer\": %llu, \"submissions\": %llu, \"bytes_to_device\": %llu, "
-             "\"bytes_back\": %llu,\n \"least_bytes\": %llu, \"weight_bytes\": %llu, \"cache_bytes\": %llu, ",
-             l->n_layer, (unsigned long long)(all.dispatches / l->n_layer), (unsigned long long)others[0].dispatches,
-             (unsigned long long)others[1].written, (unsigned long long)others[2].read,
+  print_text(",\n \"layers\": %u, \"dispatches_per_layer\": %llu, \"submissions\": %llu, "
+             "\"recordings\": %llu, \"buffers_made\": %llu, \"bytes_to_device\": %llu, \"bytes_back\": %llu,\n \"least_bytes\": %llu, \"weight_bytes\": %llu, \"cache_bytes\": %llu, ",
+             l->n_layer, (unsigned long long)(all.dispatches / l->n_layer),
+             (unsigned long long)others[SUBMISSIONS].dispatches, (unsigned long long)others[RECORDINGS].dispatches,
+             (unsigned long long)others[BUFFERS].dispatches, (unsigned long long)others[TO_DEVICE].written,
+             (unsigned long long)others[FROM_DEVICE].read,
              (unsigned long long)(l->weights + l->cache), (unsigned long long)l->weights, (unsigned long long)l->cache);
   print_text("\"above_least\": ");
   print_json_number((double)(all.read + all.written) / (double)(l->weights + l->cache) - 1);
@@ -86,23 +88,26 @@ static void print_counts(const counted *c, const least *l) {
   }
   print_row("total", &all);
   print_text(
-      "%llu dispatches for each of %u layers, %llu others; %llu submission%s, %llu bytes to the device, %llu back\n",
+      "%llu dispatches for each of %u layers, %llu others; %llu submission%s, %llu recorded; %llu buffers made; "
+      "%llu bytes to the device, %llu back\n",
       (unsigned long long)(all.dispatches / l->n_layer), l->n_layer, (unsigned long long)(all.dispatches % l->n_layer),
-      (unsigned long long)others[0].dispatches, plural(others[0].dispatches), (unsigned long long)others[1].written,
-      (unsigned long long)others[2].read);
+      (unsigned long long)others[SUBMISSIONS].dispatches, plural(others[SUBMISSIONS].dispatches),
+      (unsigned long long)others[RECORDINGS].dispatches, (unsigned long long)others[BUFFERS].dispatches,
+      (unsigned long long)others[TO_DEVICE].written, (unsigned long long)others[FROM_DEVICE].read);
   print_text("least: %llu bytes of weights and %llu of the cache; read and written %.2f %% above\n",
              (unsigned long long)l->weights, (unsigned long long)l->cache,
              100 * ((double)(all.read + all.written) / (double)(l->weights + l->cache) - 1));
 }
 
-// The first token after the others makes buffers and pipelines; the second is counted.
+// The first tokens after the others make buffers and pipelines, and record; the last is counted.
 static setun_status decode(setun_session *session, const count_work *work, counted *c, setun_error *error) {
   counted before;
   setun_token largest;
   setun_status s = setun_session_eval(session, work->ids, work->depth, NULL, error);
-  if (s == SETUN_OK) s = setun_session_eval_greedy(session, work->ids + work->depth, 1, &largest, error);
-  count(session, &before);
-  if (s == SETUN_OK) s = setun_session_eval_greedy(session, work->ids + work->depth + 1, 1, &largest, error);
+  for (uint32_t i = 0; i < COUNT_TOKENS && s == SETUN_OK; i++) {
+    if (i + 1 == COUNT_TOKENS) count(session, &before);
+    s = setun_session_eval_greedy(session, work->ids + work->depth + i, 1, &largest, error);
+  }
   count(session, c);
   if (s == SETUN_OK) subtract(c, &before);
   return s;
@@ -112,10 +117,10 @@ int count_token(const char *name, const setun_model *model, const compute_option
   setun_session *session = NULL;
   setun_error error;
   counted c;
-  if (!open_session(name, model, compute, work->depth + 2, &session)) return 1;
+  if (!open_session(name, model, compute, work->depth + COUNT_TOKENS, &session)) return 1;
   setun_model_info info = model_info(model);
   setun_status s = decode(session, work, &c, &error);
-  const least l = {info.bytes_per_token, setun_session_cache_bytes(session, work->depth + 2), info.n_layer};
+  const least l = {info.bytes_per_token, setun_session_cache_bytes(session, work->depth + COUNT_TOKENS), info.n_layer};
   setun_session_free(session);
   if (s != SETUN_OK) return report(&error);
   if (c.n <= OTHERS) return failure("--count: expected a GPU (--device), found the CPU, whose work is not counted");

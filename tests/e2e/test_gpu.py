@@ -63,6 +63,8 @@ class DeviceTest(FolderCase):
         counted = json.loads(self.good("bench", TALES, "--device", self.names[0], "--count", "--json", "--depth", 5))
         self.assertEqual(counted["dispatches_per_layer"], 8)
         self.assertEqual(counted["submissions"], 1)
+        self.assertEqual(counted["recordings"], 0)  # that of the token before is submitted again
+        self.assertEqual(counted["buffers_made"], 0)
         self.assertEqual(counted["bytes_back"], 4)
         self.assertEqual(sum(o["read"] for o in counted["operations"]), counted["total"]["read"])
         self.assertGreaterEqual(counted["total"]["read"], counted["least_bytes"])

@@ -101,7 +101,7 @@ void st_vk_cache_copy_page(st_queue *q, st_cache *c, uint32_t from, uint32_t to)
   const VkBufferCopy region = {from * bytes, to * bytes, bytes};
   if (from == to || !st_vk_begin(q)) return;
   st_vk_sync(q, uses, 2);
-  q->device->vk.CmdCopyBuffer(q->commands, c->data.buffer, c->data.buffer, 1, &region);
+  st_vk_copy(q, c->data.buffer, c->data.buffer, &region, 1);
 }
 
 // ---- attention ----------------------------------------------------------------------------------------------------

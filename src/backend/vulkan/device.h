@@ -1,6 +1,6 @@
 // The types of the Vulkan backend, shared by its files: vk.c opens the loader, device.c a device, memory.c its buffers,
-// pipelines.c its shaders; matrix.c packs weights; queue.c records and submits work; linear.c, rows.c, heads.c
-// and attention.c are the operations, which check.c compares with the CPU's.
+// pipelines.c its shaders; matrix.c packs weights; queue.c logs and submits work, which recording.c records; linear.c,
+// rows.c, heads.c and attention.c are the operations, which check.c compares with the CPU's.
 //
 // Shaders take addresses of memory, not bindings, so that a buffer may be of any size and nothing is bound but a
 // pipeline and push constants.
@@ -87,7 +87,8 @@ struct st_device {
   // The following are guarded by `lock`, which is held for a submission, but not while one is waited for.
   pthread_mutex_t lock;
   st_vk_pipeline *pipelines[ST_VK_SHADERS];
-  uint64_t allocated;
+  uint64_t allocated;      // bytes
+  uint64_t buffers, freed; // how many were made, and freed, so far
   bool lost; // what is submitted fails
   // Memory of weights, and copies into it; guarded by `transfer_lock`, which is taken before the other.
   pthread_mutex_t transfer_lock;
@@ -197,13 +198,29 @@ typedef struct st_vk_counts {
 
 typedef struct st_vk_upload st_vk_upload;
 
+// Commands that are not submitted yet, in the order in which they were called; see recording.c.
+typedef struct st_vk_log {
+  uint8_t *bytes;
+  size_t used, capacity;
+} st_vk_log;
+
+// Commands that were recorded, to be submitted again where a log is the same.
+typedef struct st_vk_recorded {
+  VkCommandBuffer commands;
+  st_vk_log log;
+  uint64_t freed; // st_device.freed then
+  uint64_t used;  // the last submission of these, counted from 1; 0: none
+} st_vk_recorded;
+enum { ST_VK_RECORDED = 4 };
+
 struct st_queue {
   st_host_queue host;
   st_device *device;
   VkCommandPool pool;
-  VkCommandBuffer commands;
   VkFence fence;
-  bool recording;
+  bool recording; // something was logged
+  st_vk_log log;
+  st_vk_recorded recorded[ST_VK_RECORDED];
   uint32_t epoch;
   st_vk_held held;
   st_vk_upload *uploads; // what this submission reads from the host, the chunk in use first
@@ -214,7 +231,8 @@ struct st_queue {
   st_vk_use ended_use;
   setun_error error; // the first since the last was returned
   st_vk_counts counts[ST_VK_SHADERS];
-  uint64_t submissions, uploaded, downloaded; // bytes
+  uint64_t submissions, recordings;
+  uint64_t uploaded, downloaded; // bytes
 };
 
 // ---- memory.c -----------------------------------------------------------------------------------------------------
@@ -239,6 +257,16 @@ void st_vk_pipelines_close(st_device *device);
 uint32_t st_vk_local(const st_device *device, uint32_t wanted);
 VkResult st_vk_pipeline_get(st_device *device, st_vk_shader shader, const st_vk_special *special, VkPipeline *pipeline);
 
+// ---- recording.c --------------------------------------------------------------------------------------------------
+
+// Add a command to a log. False: out of memory.
+bool st_vk_log_dispatch(st_vk_log *log, VkPipeline pipeline, st_vk_groups groups, const void *push, uint32_t bytes);
+bool st_vk_log_barrier(st_vk_log *log, VkPipelineStageFlags to, VkAccessFlags access);
+bool st_vk_log_copy(st_vk_log *log, VkBuffer from, VkBuffer to, const VkBufferCopy *regions, uint32_t count);
+bool st_vk_log_clear(st_vk_log *log, VkBuffer buffer);
+// The commands of the queue's log: recorded before, or now.
+VkResult st_vk_commands(st_queue *queue, VkCommandBuffer *commands);
+
 // ---- queue.c ------------------------------------------------------------------------------------------------------
 
 // Begins an operation: what was held is recorded. False: an earlier one failed, whose error is latched.
@@ -254,8 +282,9 @@ void st_vk_op_uses(st_vk_op *op, st_vk_access access);
 // Records an operation, or holds it; st_vk_begin was called before.
 void st_vk_run(st_queue *queue, const st_vk_op *op);
 void st_vk_hold(st_queue *queue, st_vk_holding kind, const st_vk_op *op);
-// Waits for what commands other than dispatches depend on.
+// Waits for what commands other than dispatches depend on; and such a command.
 void st_vk_sync(st_queue *queue, const st_vk_access *accesses, uint32_t count);
+void st_vk_copy(st_queue *queue, VkBuffer from, VkBuffer to, const VkBufferCopy *regions, uint32_t count);
 // Memory for shaders whose last workgroup goes on, all zero at first: a count of the workgroups that ended, which is
 // zero again after each dispatch, and room for what they tell it. 0: out of memory, latched.
 enum { ST_VK_ENDED_GROUPS = 256 };

@@ -86,6 +86,7 @@ setun_status st_vk_buffer_new(st_device *d, uint64_t size, st_vk_kind kind, cons
   b->address = d->vk.GetBufferDeviceAddress(d->device, &address);
   pthread_mutex_lock(&d->lock);
   d->allocated += b->size;
+  d->buffers++;
   pthread_mutex_unlock(&d->lock);
   return SETUN_OK;
 }
@@ -94,6 +95,7 @@ void st_vk_buffer_free(st_device *d, st_vk_buffer *b) {
   if (b->address) {
     pthread_mutex_lock(&d->lock);
     d->allocated -= b->size;
+    d->freed++;
     pthread_mutex_unlock(&d->lock);
   }
   if (b->buffer) d->vk.DestroyBuffer(d->device, b->buffer, NULL);

@@ -1,5 +1,5 @@
-// A session's commands: recorded one after the other, with barriers only where one operation needs another's result,
-// and submitted when the host needs a result.
+// A session's commands: logged one after the other, with barriers only where one operation needs another's result, and
+// submitted when the host needs a result.
 #include "backend/vulkan/device.h"
 
 #include "base/memory.h"
@@ -41,21 +41,21 @@ static setun_status take_error(st_queue *q, setun_error *err) {
 
 static bool record(st_queue *q) {
   if (q->error.code != SETUN_OK || q->host.error.code != SETUN_OK) return false;
-  if (q->recording) return true;
-  const VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
-                                          .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
-  VkResult result = q->device->vk.ResetCommandPool(q->device->device, q->pool, 0);
-  if (result == VK_SUCCESS) result = q->device->vk.BeginCommandBuffer(q->commands, &begin);
-  latch_result(q, "the beginning of a submission", result);
-  return q->recording = result == VK_SUCCESS;
+  if (!q->recording) q->log.used = 0;
+  return q->recording = true;
+}
+
+static void latch_log(st_queue *q, bool added) {
+  setun_error error = {SETUN_OK, ""};
+  if (!added) latch(q, st_fail_memory(&error, "a session's commands"), &error);
 }
 
 static void barrier(st_queue *q, VkPipelineStageFlags to, VkAccessFlags access) {
-  const VkMemoryBarrier all = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-                               .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
-                               .dstAccessMask = access};
-  q->device->vk.CmdPipelineBarrier(q->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
-                                   to, 0, 1, &all, 0, NULL, 0, NULL);
+  latch_log(q, st_vk_log_barrier(&q->log, to, access));
+}
+
+void st_vk_copy(st_queue *q, VkBuffer from, VkBuffer to, const VkBufferCopy *regions, uint32_t count) {
+  latch_log(q, st_vk_log_copy(&q->log, from, to, regions, count));
 }
 
 // Whether one of the buffers was used since the last barrier, so that it must be waited for.
@@ -146,7 +146,6 @@ void st_vk_op_uses(st_vk_op *op, st_vk_access access) {
 }
 
 void st_vk_run(st_queue *q, const st_vk_op *op) {
-  const st_vk *vk = &q->device->vk;
   st_vk_counts *counts = &q->counts[op->shader];
   VkPipeline pipeline;
   if (q->error.code != SETUN_OK || !op->groups.x || !op->groups.y) return;
@@ -156,9 +155,7 @@ void st_vk_run(st_queue *q, const st_vk_op *op) {
     return;
   }
   counts->barriers += sync(q, op->accesses, op->n_accesses);
-  vk->CmdBindPipeline(q->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-  vk->CmdPushConstants(q->commands, q->device->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, op->push_bytes, op->push);
-  vk->CmdDispatch(q->commands, op->groups.x, op->groups.y, 1);
+  latch_log(q, st_vk_log_dispatch(&q->log, pipeline, op->groups, op->push, op->push_bytes));
   counts->dispatches++;
   counts->read += op->read, counts->written += op->written;
 }
@@ -190,7 +187,12 @@ bool st_vk_counted(const st_queue *q, size_t index, st_op_counts *counts) {
     *counts = (st_op_counts){names[index], c->dispatches, c->barriers, c->read, c->written};
     return true;
   }
+  pthread_mutex_lock(&q->device->lock);
+  uint64_t buffers = q->device->buffers;
+  pthread_mutex_unlock(&q->device->lock);
   const st_op_counts others[] = {{"submissions", q->submissions, 0, 0, 0},
+                                 {"recordings", q->recordings, 0, 0, 0},
+                                 {"buffers made", buffers, 0, 0, 0},
                                  {"copies to the device", 0, 0, 0, q->uploaded},
                                  {"copies from the device", 0, 0, q->downloaded, 0}};
   if ((index -= ST_VK_SHADERS) >= sizeof others / sizeof *others) return false;
@@ -202,9 +204,10 @@ bool st_vk_counted(const st_queue *q, size_t index, st_op_counts *counts) {
 
 static VkResult submit(st_queue *q) {
   st_device *d = q->device;
+  VkCommandBuffer commands = NULL;
   const VkSubmitInfo info = {
-      .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &q->commands};
-  VkResult result = d->vk.EndCommandBuffer(q->commands);
+      .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
+  VkResult result = st_vk_commands(q, &commands);
   if (result != VK_SUCCESS) return result;
   pthread_mutex_lock(&d->lock);
   result = d->lost ? VK_ERROR_DEVICE_LOST : d->vk.QueueSubmit(d->queue, 1, &info, q->fence);
@@ -262,7 +265,7 @@ setun_status st_vk_copy_out(st_queue *q, VkBuffer from, const VkBufferCopy *regi
                             void *to, setun_error *err) {
   if (grow_readback(q, bytes) && st_vk_begin(q)) {
     barrier(q, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_READ_BIT);
-    q->device->vk.CmdCopyBuffer(q->commands, from, q->readback.buffer, count, regions);
+    st_vk_copy(q, from, q->readback.buffer, regions, count);
     barrier(q, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
     q->downloaded += bytes;
   }
@@ -283,7 +286,7 @@ setun_status st_vk_copy_in(st_queue *q, VkBuffer to, const VkBufferCopy *regions
       VkBufferCopy some[PIECE];
       uint32_t n = count - i < PIECE ? count - i : PIECE;
       for (uint32_t j = 0; j < n; j++) some[j] = regions[i + j], some[j].srcOffset += at;
-      q->device->vk.CmdCopyBuffer(q->commands, u->buffer.buffer, to, n, some);
+      st_vk_copy(q, u->buffer.buffer, to, some, n);
     }
   }
   return st_vk_finish(q, err);
@@ -311,7 +314,8 @@ VkDeviceAddress st_vk_ended(st_queue *q) {
   if (s != SETUN_OK || !record(q)) return 0;
   const st_vk_access uses[] = {ST_VK_WRITES_TO(q->ended_use)};
   st_vk_sync(q, uses, 1);
-  q->device->vk.CmdFillBuffer(q->commands, q->ended.buffer, 0, VK_WHOLE_SIZE, 0);
+  latch_log(q, st_vk_log_clear(&q->log, q->ended.buffer));
+  if (q->error.code != SETUN_OK) st_vk_buffer_free(q->device, &q->ended);
   return q->ended.address;
 }
 
@@ -345,6 +349,7 @@ setun_status st_vk_argmax(st_queue *q, const st_array *x, uint32_t n, uint32_t w
 static VkResult make_commands(st_queue *q) {
   const st_device *d = q->device;
   const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                        .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
                                         .queueFamilyIndex = d->traits.family};
   const VkFenceCreateInfo fence = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
   VkResult result = d->vk.CreateCommandPool(d->device, &pool, NULL, &q->pool);
@@ -352,8 +357,10 @@ static VkResult make_commands(st_queue *q) {
   const VkCommandBufferAllocateInfo commands = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                                 .commandPool = q->pool,
                                                 .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-                                                .commandBufferCount = 1};
-  result = d->vk.AllocateCommandBuffers(d->device, &commands, &q->commands);
+                                                .commandBufferCount = ST_VK_RECORDED};
+  VkCommandBuffer made[ST_VK_RECORDED];
+  result = d->vk.AllocateCommandBuffers(d->device, &commands, made);
+  for (int i = 0; i < ST_VK_RECORDED && result == VK_SUCCESS; i++) q->recorded[i].commands = made[i];
   return result == VK_SUCCESS ? d->vk.CreateFence(d->device, &fence, NULL, &q->fence) : result;
 }
 
@@ -391,6 +398,8 @@ void st_vk_queue_free(st_queue *q) {
   st_vk_buffer_free(d, &q->ended);
   if (q->fence) d->vk.DestroyFence(d->device, q->fence, NULL);
   if (q->pool) d->vk.DestroyCommandPool(d->device, q->pool, NULL);
+  for (int i = 0; i < ST_VK_RECORDED; i++) st_free(q->recorded[i].log.bytes);
+  st_free(q->log.bytes);
   st_host_queue_close(&q->host);
   st_free(q);
 }
