@@ -35,10 +35,11 @@ typedef struct setun_device_work {
  * last; the CPU counts nothing. */
 SETUN_API setun_status setun_session_get_device_work(const setun_session *session, size_t index,
                                                      setun_device_work *device_work, setun_error *error);
-/* Like setun_session_eval for at least one token, but of the last token's logits only the index of the largest, the
- * first of equal ones, leaves the device: 4 bytes. setun_session_logits is NULL afterwards. */
-SETUN_API setun_status setun_session_eval_greedy(setun_session *session, const setun_token *ids, size_t n,
-                                                 setun_token *largest, setun_error *error);
+/* setun_session_eval for at least one token, then setun_sampler_sample with its logits. Of these only what the
+ * sampler needs leaves a GPU: 4 bytes for the largest, or the top_k largest where nothing but these decides. Then
+ * setun_session_logits is NULL. */
+SETUN_API setun_status setun_session_eval_sample(setun_session *session, const setun_token *ids, size_t n,
+                                                 setun_sampler *sampler, setun_token *id, setun_error *error);
 
 /* ---- synthetic models (experimental) ---------------------------------------------------------------------- */
 

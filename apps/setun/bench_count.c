@@ -29,7 +29,7 @@ static void subtract(counted *c, const counted *before) {
 }
 
 // Those after the operations.
-enum { SUBMISSIONS, RECORDINGS, BUFFERS, TO_DEVICE, FROM_DEVICE, OTHERS };
+enum { SUBMISSIONS, RECORDINGS, BUFFERS, TO_DEVICE, STREAMED, FROM_DEVICE, OTHERS };
 
 static setun_device_work total(const counted *c) {
   setun_device_work all = {0};
@@ -68,11 +68,13 @@ static void print_counts_json(const counted *c, const least *l) {
   print_row_json("total", &all);
   const setun_device_work *others = c->of + c->n - OTHERS;
   print_text(",\n \"layers\": %u, \"dispatches_per_layer\": %llu, \"submissions\": %llu, "
-             "\"recordings\": %llu, \"buffers_made\": %llu, \"bytes_to_device\": %llu, \"bytes_back\": %llu,\n \"least_bytes\": %llu, \"weight_bytes\": %llu, \"cache_bytes\": %llu, ",
+             "\"recordings\": %llu, \"buffers_made\": %llu, \"bytes_to_device\": %llu, "
+             "\"bytes_streamed\": %llu, \"bytes_back\": %llu,\n \"least_bytes\": %llu, \"weight_bytes\": %llu, "
+             "\"cache_bytes\": %llu, ",
              l->n_layer, (unsigned long long)(all.dispatches / l->n_layer),
              (unsigned long long)others[SUBMISSIONS].dispatches, (unsigned long long)others[RECORDINGS].dispatches,
              (unsigned long long)others[BUFFERS].dispatches, (unsigned long long)others[TO_DEVICE].written,
-             (unsigned long long)others[FROM_DEVICE].read,
+             (unsigned long long)others[STREAMED].written, (unsigned long long)others[FROM_DEVICE].read,
              (unsigned long long)(l->weights + l->cache), (unsigned long long)l->weights, (unsigned long long)l->cache);
   print_text("\"above_least\": ");
   print_json_number((double)(all.read + all.written) / (double)(l->weights + l->cache) - 1);
@@ -87,26 +89,27 @@ static void print_counts(const counted *c, const least *l) {
     if (c->of[i].dispatches) print_row(c->of[i].name, &c->of[i]);
   }
   print_row("total", &all);
-  print_text(
-      "%llu dispatches for each of %u layers, %llu others; %llu submission%s, %llu recorded; %llu buffers made; "
-      "%llu bytes to the device, %llu back\n",
-      (unsigned long long)(all.dispatches / l->n_layer), l->n_layer, (unsigned long long)(all.dispatches % l->n_layer),
-      (unsigned long long)others[SUBMISSIONS].dispatches, plural(others[SUBMISSIONS].dispatches),
-      (unsigned long long)others[RECORDINGS].dispatches, (unsigned long long)others[BUFFERS].dispatches,
-      (unsigned long long)others[TO_DEVICE].written, (unsigned long long)others[FROM_DEVICE].read);
+  print_text("%llu dispatches for each of %u layers, %llu others; %llu submission%s, %llu recorded; %llu buffers made; "
+             "%llu bytes to the device, %llu of weights streamed, %llu back\n",
+             (unsigned long long)(all.dispatches / l->n_layer), l->n_layer,
+             (unsigned long long)(all.dispatches % l->n_layer), (unsigned long long)others[SUBMISSIONS].dispatches,
+             plural(others[SUBMISSIONS].dispatches), (unsigned long long)others[RECORDINGS].dispatches,
+             (unsigned long long)others[BUFFERS].dispatches, (unsigned long long)others[TO_DEVICE].written,
+             (unsigned long long)others[STREAMED].written, (unsigned long long)others[FROM_DEVICE].read);
   print_text("least: %llu bytes of weights and %llu of the cache; read and written %.2f %% above\n",
              (unsigned long long)l->weights, (unsigned long long)l->cache,
              100 * ((double)(all.read + all.written) / (double)(l->weights + l->cache) - 1));
 }
 
 // The first tokens after the others make buffers and pipelines, and record; the last is counted.
-static setun_status decode(setun_session *session, const count_work *work, counted *c, setun_error *error) {
+static setun_status decode(setun_session *session, setun_sampler *sampler, const count_work *work, counted *c,
+                           setun_error *error) {
   counted before;
   setun_token largest;
   setun_status s = setun_session_eval(session, work->ids, work->depth, NULL, error);
   for (uint32_t i = 0; i < COUNT_TOKENS && s == SETUN_OK; i++) {
     if (i + 1 == COUNT_TOKENS) count(session, &before);
-    s = setun_session_eval_greedy(session, work->ids + work->depth + i, 1, &largest, error);
+    s = setun_session_eval_sample(session, work->ids + work->depth + i, 1, sampler, &largest, error);
   }
   count(session, c);
   if (s == SETUN_OK) subtract(c, &before);
@@ -115,12 +118,17 @@ static setun_status decode(setun_session *session, const count_work *work, count
 
 int count_token(const char *name, const setun_model *model, const compute_options *compute, const count_work *work) {
   setun_session *session = NULL;
+  setun_sampler *sampler = NULL;
+  setun_sampler_params greedy = setun_sampler_params_default();
   setun_error error;
   counted c;
   if (!open_session(name, model, compute, work->depth + COUNT_TOKENS, &session)) return 1;
   setun_model_info info = model_info(model);
-  setun_status s = decode(session, work, &c, &error);
+  greedy.temperature = 0;
+  setun_status s = setun_sampler_new(&greedy, &sampler, &error);
+  if (s == SETUN_OK) s = decode(session, sampler, work, &c, &error);
   const least l = {info.bytes_per_token, setun_session_cache_bytes(session, work->depth + COUNT_TOKENS), info.n_layer};
+  setun_sampler_free(sampler);
   setun_session_free(session);
   if (s != SETUN_OK) return report(&error);
   if (c.n <= OTHERS) return failure("--count: expected a GPU (--device), found the CPU, whose work is not counted");

@@ -26,7 +26,7 @@ const option model_rows[5] = {
     IGNORE_KEY_ROW(model_options),
 };
 
-const option compute_rows[7] = {
+const option compute_rows[8] = {
     {'t', "threads", OPTION_INTEGER, offsetof(compute_options, threads), "N", 1, 1024,
      "threads (default: as many as suit the machine)"},
     {'b', "batch-size", OPTION_INTEGER, offsetof(compute_options, batch), "N", 1, 65536,
@@ -40,6 +40,9 @@ const option compute_rows[7] = {
     {0, "memory", OPTION_SIZE, offsetof(compute_options, memory), "SIZE", 1 << 20, 0x1p60,
      "total memory to use (default: what is available, less a margin); weights that do not fit are read from disk for "
      "each pass"},
+    {0, "device-memory", OPTION_SIZE, offsetof(compute_options, device_memory), "SIZE", 1 << 20, 0x1p60,
+     "with --device: how much of its memory to use (default: what is free); other weights are copied to it for each "
+     "pass"},
     {0, "no-stream", OPTION_FLAG, offsetof(compute_options, no_stream), NULL, 0, 0,
      "map the file instead, and let the system decide which parts are in memory (t16 files)"},
 };
@@ -221,6 +224,7 @@ setun_model_params loading_params(const model_options *o, const compute_options 
   params.precise = compute->precise;
   params.threads = (int)compute->threads;
   params.memory = compute->memory;
+  params.device_memory = compute->device_memory;
   params.no_stream = compute->no_stream;
   params.session = compute->context ? NULL : session;
   params.context = compute->context;

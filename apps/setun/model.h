@@ -68,6 +68,7 @@ typedef struct compute_options {
   bool precise;
   text_list adapters; // "FILE" or "FILE:SCALE"
   uint64_t memory;    // the budget; 0: what is available
+  uint64_t device_memory;
   bool no_stream;
   int64_t window, sinks;               // 0: none
   const char *draft;                   // "ngram", or a model's path; NULL or "none": one token at a time
@@ -81,11 +82,11 @@ typedef struct compute_options {
   const char *experts_ahead;           // --experts-ahead; NULL: the library's choice
 } compute_options;
 
-extern const option model_rows[5], compute_rows[7];
+extern const option model_rows[5], compute_rows[8];
 #define MODEL_GROUP(type)                                                                                              \
   { "model", model_rows, 5, offsetof(type, model) }
 #define COMPUTE_GROUP(type)                                                                                            \
-  { "computing", compute_rows, 7, offsetof(type, compute) }
+  { "computing", compute_rows, 8, offsetof(type, compute) }
 
 // A setun_log_fn: prints warnings, and with `user` pointing to a true bool also notices, on stderr.
 void log_to_stderr(setun_log_level level, const char *message, void *user);

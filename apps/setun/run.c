@@ -88,6 +88,8 @@ typedef struct generation {
   setun_token waiting[WAITING_MOST],
       forced[FORCED_MOST]; // tokens of the text that are not evaluated yet; tokens that must follow them
   size_t n_waiting, n_forced, next_forced;
+  bool is_drawn; // the next token was, when the text was evaluated
+  setun_token drawn;
   double load_seconds, prompt_seconds, decode_seconds;
   experts_trace trace;
   setun_stream_stats prompt_stream; // time when the prompt was evaluated
@@ -203,15 +205,29 @@ static bool tokenize_prompt(generation *g, const run_options *o, const input_tex
   return !too_long(g);
 }
 
+static bool fail_evaluation(const setun_error *error, int *status) {
+  *status = interrupt_status();
+  if (!*status || error->code != SETUN_ERROR_CANCELED) *status = report(error);
+  return false;
+}
+
 // Evaluates tokens. False after an interrupt or a report, with *status.
 static bool evaluate(generation *g, const setun_token *ids, size_t n, bool is_prompt, int *status) {
   setun_error error;
   *status = interrupt_status();
   if (*status) return false;
-  if (evaluate_prompt(g->session, ids, n, is_prompt, &error) == SETUN_OK) return true;
+  return evaluate_prompt(g->session, ids, n, is_prompt, &error) == SETUN_OK || fail_evaluation(&error, status);
+}
+
+// The same for the tokens that wait; the next one is drawn, unless all logits are shown. The sampler has seen them.
+static bool evaluate_waiting(generation *g, const run_options *o, int *status) {
+  setun_error error;
+  if (o->logprobs >= 0) return evaluate(g, g->waiting, g->n_waiting, false, status);
   *status = interrupt_status();
-  if (!*status || error.code != SETUN_ERROR_CANCELED) *status = report(&error);
-  return false;
+  if (*status) return false;
+  setun_status s = setun_session_eval_sample(g->session, g->waiting, g->n_waiting, g->sampler, &g->drawn, &error);
+  g->is_drawn = s == SETUN_OK;
+  return g->is_drawn || fail_evaluation(&error, status);
 }
 
 // The penalties cover the whole text, the session's and the prompt's, except forgotten tokens; the constraint what is
@@ -299,7 +315,9 @@ static bool draw(generation *g, const run_options *o, setun_token *id, bool *is_
   setun_error error;
   const float *logits = setun_session_logits(g->session);
   uint32_t n_vocab = setun_model_n_vocab(g->model);
-  if (setun_sampler_sample(g->sampler, logits, n_vocab, id, &error) != SETUN_OK) return !report(&error);
+  *id = g->drawn;
+  if (!g->is_drawn && setun_sampler_sample(g->sampler, logits, n_vocab, id, &error) != SETUN_OK) return !report(&error);
+  g->is_drawn = false;
   if (o->logprobs >= 0 && !logprobs_add(&g->likely, logits, n_vocab, *id)) return false;
   *is_end = setun_token_is_end(g->model, *id);
   if (!emit(g, o, *id, *is_end)) return false;
@@ -318,7 +336,7 @@ static bool next_token(generation *g, const run_options *o, setun_token *id, boo
     *status = 0;
     return true;
   }
-  if (g->n_waiting && !evaluate(g, g->waiting, g->n_waiting, false, status)) return false;
+  if (g->n_waiting && !evaluate_waiting(g, o, status)) return false;
   g->n_waiting = 0;
   if (!draw(g, o, id, is_end)) *status = STATUS_FAILED;
   return !*status;

@@ -38,7 +38,8 @@ class ModelParams(ctypes.Structure):
                 ("n_adapters", c_size_t), ("memory", c_uint64), ("session", c_void_p), ("source", c_void_p), ("no_stream", c_bool),
                 ("context", c_void_p), ("adapter_rank", c_uint32), ("adapter_bytes", c_uint64),
                 ("beside", c_uint64), ("on_experts", c_void_p), ("experts_user", c_void_p), ("experts_state", c_char_p), ("experts_ahead", c_int),
-                ("device", c_char_p), ("device_cache", c_char_p)]
+                ("device", c_char_p), ("device_cache", c_char_p),
+                ("device_memory", c_uint64)]
 
 
 class SessionParams(ctypes.Structure):

@@ -135,6 +135,7 @@ st_placement_options st_placement_options_of(const setun_model_params *p, const 
                                 .context = p->context,
                                 .context_size = st_context_size_of,
                                 .memory = p->memory,
+                                .device_memory = p->device_memory,
                                 .expected = p->beside,
                                 .mapped = p->no_stream,
                                 .experts_state = p->experts_state,

@@ -86,14 +86,15 @@ setun_status setun_session_eval(setun_session *session, const setun_token *ids, 
   return s == SETUN_OK ? st_session_eval(session->inner, ids, n, &own, error) : s;
 }
 
-setun_status setun_session_eval_greedy(setun_session *session, const setun_token *ids, size_t n, setun_token *largest,
-                                       setun_error *error) {
+setun_status setun_session_eval_sample(setun_session *session, const setun_token *ids, size_t n, setun_sampler *sampler,
+                                       setun_token *id, setun_error *error) {
   ST_DEFAULT_FLOAT_MODES;
   ST_NEED(session);
   ST_NEED_ARRAY(ids, n);
-  ST_NEED(largest);
+  ST_NEED(sampler);
+  ST_NEED(id);
   if (!n) return st_fail(error, SETUN_ERROR_ARGUMENT, "n: expected at least 1 token, found 0");
-  return st_session_eval_greedy(session->inner, ids, n, largest, error);
+  return st_session_eval_sample(session->inner, ids, n, st_sampler_of(sampler), id, error);
 }
 
 const float *setun_session_logits(const setun_session *session) {

@@ -85,6 +85,7 @@ typedef struct st_device_options {
   size_t index;           // of device_at
   const char *cache;      // the folder of compiled shaders; NULL: none are kept
   const char *distrusted; // for tests: what a device's check of itself takes for wrong; NULL: nothing
+  uint32_t lose_after;    // for tests: a device with a driver is lost after so many submissions; 0: it is not
   const st_log *log;
 } st_device_options;
 
@@ -204,6 +205,8 @@ typedef struct st_columns {
   uint32_t from, from_step, to, to_step, n, count;
 } st_columns;
 
+enum { ST_TOP_MOST = 128 };
+
 // What a device did for an operation: how often it began one, how often it waited for others before, and the bytes that
 // it read and wrote, of each buffer once.
 typedef struct st_op_counts {
@@ -237,6 +240,8 @@ struct st_backend {
   setun_status (*device_new)(const st_device_options *options, st_device **device, setun_error *err);
   void (*device_free)(st_device *device);
   const char *(*device_isa)(const st_device *device); // an instruction set, or the device's name
+  // Optional: whether the device has memory of its own, and the bytes of it that are free; 0: unknown.
+  bool (*own_memory)(const st_device *device, uint64_t *left);
   // Optional: a pool of the device's host threads, shared by queues and by the placement of weights. Freed with
   // st_pool_free, before the device.
   setun_status (*pool_new)(st_device *device, int threads, st_pool **pool, setun_error *err);
@@ -355,6 +360,11 @@ struct st_backend {
   // -1 where one of them is not finite; for n tokens. Optional.
   setun_status (*argmax)(st_queue *queue, const st_array *array, uint32_t n, uint32_t width, int32_t *ids,
                          setun_error *err);
+  // Waits; then the k largest of the first `width` numbers of token 0 and their indices, the largest first and the
+  // first of equal ones; k is at most `width` and ST_TOP_MOST. Indices are -1 where one of all numbers is not finite.
+  // Optional.
+  setun_status (*top)(st_queue *queue, const st_array *array, uint32_t width, uint32_t k, int32_t *ids, float *values,
+                      setun_error *err);
   // Optional (absent: nothing is counted): what the queue did since it was made, by index; false past the last.
   bool (*counted)(const st_queue *queue, size_t index, st_op_counts *counts);
   // Copies `n` floats to token `token`, continuing with the next ones.

@@ -294,6 +294,36 @@ static setun_status argmax(st_queue *q, const st_array *x, uint32_t n, uint32_t 
   return s;
 }
 
+// Each number of the row goes to its place among the largest so far.
+void st_host_top(const float *row, uint32_t width, uint32_t k, int32_t *ids, float *values) {
+  bool finite = true;
+  for (uint32_t i = 0, n = 0; i < width; i++) {
+    uint32_t at = n < k ? n++ : k;
+    finite = finite && fabsf(row[i]) <= FLT_MAX;
+    for (; at && row[i] > values[at - 1]; at--) {
+      if (at < k) values[at] = values[at - 1], ids[at] = ids[at - 1];
+    }
+    if (at < k) values[at] = row[i], ids[at] = (int32_t)i;
+  }
+  for (uint32_t i = 0; i < k && !finite; i++) ids[i] = -1;
+}
+
+static setun_status top(st_queue *q, const st_array *x, uint32_t width, uint32_t k, int32_t *ids, float *values,
+                        setun_error *err) {
+  const st_host_queue *h = queue_of(q);
+  float *row = st_malloc(width, sizeof *row);
+  setun_status s = row ? h->backend->read(q, x, 0, width, row, err) : st_fail_memory(err, "logits");
+  if (s == SETUN_OK) st_host_top(row, width, k, ids, values);
+  st_free(row);
+  return s;
+}
+
+static bool own_memory(const st_device *device, uint64_t *left) {
+  (void)device;
+  *left = 0;
+  return false;
+}
+
 static bool counted(const st_queue *queue, size_t index, st_op_counts *counts) {
   (void)queue, (void)index, (void)counts;
   return false;
@@ -373,6 +403,7 @@ void st_host_complete(st_backend *b) {
   if (!b->isa_name) b->isa_name = isa_name;
   if (!b->measure) b->measure = measure;
   if (!b->device_at) b->device_at = device_at;
+  if (!b->own_memory) b->own_memory = own_memory;
   if (!b->pool_new) b->pool_new = pool_new;
   if (!b->supports) b->supports = supports;
   if (!b->matrix_finalize) b->matrix_finalize = matrix_finalize;
@@ -393,5 +424,6 @@ void st_host_complete(st_backend *b) {
   if (!b->clear) b->clear = clear;
   if (!b->add) b->add = add;
   if (!b->argmax) b->argmax = argmax;
+  if (!b->top) b->top = top;
   if (!b->counted) b->counted = counted;
 }

@@ -42,6 +42,8 @@ void st_host_array_close(st_host_array *array);
 
 // The index of the largest number, see st_backend.argmax.
 int32_t st_host_largest(const float *x, uint32_t n);
+// The largest numbers, see st_backend.top.
+void st_host_top(const float *row, uint32_t width, uint32_t k, int32_t *ids, float *values);
 
 // Returns the error of a failed copy, once; `finish` and `read` call it first.
 setun_status st_host_finish(st_queue *queue, setun_error *err);

@@ -486,11 +486,46 @@ static setun_status make_logits(st_run *r, const uint32_t *rows, uint32_t n, uin
   return SETUN_OK;
 }
 
-// Scaling and capping keep the order of logits.
-setun_status st_run_largest(st_run *r, uint32_t row, int32_t *id, setun_error *err) {
+static bool changes_logits(const st_model *m) {
+  return m->h.logit_scale != 1.0f || m->h.logit_softcap > 0;
+}
+
+static void change_logits(const st_model *m, float *logits, size_t n) {
+  if (m->h.logit_scale != 1.0f) {
+    for (size_t i = 0; i < n; i++) logits[i] *= m->h.logit_scale;
+  }
+  float cap = m->h.logit_softcap;
+  for (size_t i = 0; i < n && cap > 0; i++) logits[i] = cap * tanhf(logits[i] / cap);
+}
+
+bool st_run_finds_few(const st_run *r) {
+  uint64_t left;
+  return r->model->backend->own_memory(r->model->device, &left);
+}
+
+// Scaling and capping keep the order of logits, but different ones may become equal: the largest that is left out must
+// still be smaller then.
+static setun_status find_top(st_run *r, st_few_logits *few, setun_error *err) {
   const st_model *m = r->model;
+  uint32_t n = few->k + 1;
+  if (few->k > ST_FEW_LOGITS || n > m->h.n_vocab) return SETUN_OK;
+  setun_status s = m->backend->top(r->queue, r->logits, m->h.n_vocab, n, few->ids, few->logits, err);
+  if (s != SETUN_OK || few->ids[0] < 0) return s;
+  change_logits(m, few->logits, n);
+  if (!changes_logits(m) || few->logits[few->k] < few->logits[few->k - 1]) few->count = n;
+  return SETUN_OK;
+}
+
+setun_status st_run_few(st_run *r, uint32_t row, st_few_logits *few, setun_error *err) {
+  const st_model *m = r->model;
+  few->count = 0;
   setun_status s = make_logits(r, &row, 1, 0, err);
-  return s == SETUN_OK ? m->backend->argmax(r->queue, r->logits, 1, m->h.n_vocab, id, err) : s;
+  if (s != SETUN_OK) return s;
+  if (few->k != 1 || changes_logits(m)) return find_top(r, few, err);
+  s = m->backend->argmax(r->queue, r->logits, 1, m->h.n_vocab, few->ids, err);
+  few->logits[0] = 0;
+  few->count = s == SETUN_OK && few->ids[0] >= 0;
+  return s;
 }
 
 setun_status st_run_logits(st_run *r, const uint32_t *rows, uint32_t n, uint32_t left, float *out, setun_error *err) {
@@ -500,10 +535,6 @@ setun_status st_run_logits(st_run *r, const uint32_t *rows, uint32_t n, uint32_t
   size_t all = (size_t)n * m->h.n_vocab;
   s = m->backend->read(r->queue, r->logits, 0, all, out, err);
   if (s != SETUN_OK) return s;
-  if (m->h.logit_scale != 1.0f) {
-    for (size_t i = 0; i < all; i++) out[i] *= m->h.logit_scale;
-  }
-  float cap = m->h.logit_softcap;
-  for (size_t i = 0; i < all && cap > 0; i++) out[i] = cap * tanhf(out[i] / cap);
+  change_logits(m, out, all);
   return SETUN_OK;
 }

@@ -92,8 +92,19 @@ typedef struct st_pass {
 setun_status st_run_tokens(st_run *run, const int32_t *ids, const st_batch *batch, const st_pass *pass,
                            setun_error *err);
 
-// The index of the largest of these logits, without the others, for one token; -1: one of them is not finite.
-setun_status st_run_largest(st_run *run, uint32_t row, int32_t *id, setun_error *err);
+// Some of the logits of one token.
+typedef struct st_few_logits {
+  uint32_t k; // how many are wanted, at most ST_FEW_LOGITS
+  // The largest of all, in any order: k or one more, the k largest and first among these. 0: they cannot be told
+  // without all logits. The logit is 0 where k is 1.
+  uint32_t count;
+  int32_t ids[ST_TOP_MOST];
+  float logits[ST_TOP_MOST];
+} st_few_logits;
+enum { ST_FEW_LOGITS = ST_TOP_MOST - 1 };
+// Whether a device finds them, so that the others need not leave it.
+bool st_run_finds_few(const st_run *run);
+setun_status st_run_few(st_run *run, uint32_t row, st_few_logits *few, setun_error *err);
 
 // The parts of a pass of models whose weights are all resident: the embedding of a batch's tokens, to run->x, and one
 // layer, from run->x to run->x.

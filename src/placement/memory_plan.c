@@ -104,10 +104,11 @@ static uint64_t expert_area(const st_expert_plan *e, uint64_t capacity) {
 static void add_up(st_memory_plan *p) {
   st_unit_size most = {0, 0};
   bool rows = false;
-  p->resident = p->streamed = p->rearranged = 0;
+  p->resident = p->streamed = p->rearranged = p->copied = 0;
   for (size_t k = 0; k < p->n_items; k++) {
     bool begins = !k || p->items[k].layer != p->items[k - 1].layer;
     if (p->items[k].resident) p->resident += p->items[k].own;
+    if (p->items[k].layer >= 0 && !p->items[k].resident && p->items[k].codes > p->copied) p->copied = p->items[k].codes;
     rows = rows || (p->items[k].rows && !p->items[k].resident);
     if (!begins || p->items[k].layer < 0) continue;
     st_unit_size size = size_of(p, k);
@@ -312,7 +313,8 @@ static uint32_t spread(uint32_t i, uint32_t n, bool *taken) {
 }
 
 static bool fits(const st_memory_plan *p) {
-  return st_memory_plan_total(p) + ST_MEMORY_RESERVE <= p->budget;
+  bool host = !p->budget || st_memory_plan_total(p) + ST_MEMORY_RESERVE <= p->budget;
+  return host && (!p->device_budget || st_memory_plan_device(p) <= p->device_budget);
 }
 
 // Gives the cache of experts what is left of the budget.
@@ -377,17 +379,22 @@ static uint64_t with_room(uint64_t bytes) {
   return (bytes + room + step - 1) / step * step;
 }
 
-// The smallest budget that suffices in this process with the chosen batch.
+static uint64_t smaller(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+// The smallest budget that suffices in this process with the chosen batch; and that of the device.
 static uint64_t needed_by(st_memory_plan *p) {
   if (p->mapped) {
     map(p);
+    p->device_least = st_memory_plan_device(p);
     return st_memory_plan_total(p) + ST_MEMORY_RESERVE;
   }
   set_all(p, true);
-  uint64_t whole = st_memory_plan_total(p);
+  uint64_t whole = st_memory_plan_total(p), device = st_memory_plan_device(p);
   set_all(p, false);
-  uint64_t least = st_memory_plan_total(p);
-  return (whole < least ? whole : least) + ST_MEMORY_RESERVE; // a ring for two layers may be larger than the layers
+  p->device_least = smaller(device, st_memory_plan_device(p)); // a ring for two layers may be larger than the layers
+  return smaller(whole, st_memory_plan_total(p)) + ST_MEMORY_RESERVE;
 }
 
 static void take_batch(st_memory_plan *p, const st_batch_choice *choice) {
@@ -405,7 +412,8 @@ static void choose_batch(st_memory_plan *p, uint64_t *needed) {
     take_batch(p, &p->batches[i]);
     *needed = needed_by(p);
     if (chosen) take_batch(p, &before);
-    chosen = chosen || !p->budget || p->budget >= *needed;
+    bool enough = !p->device_budget || p->device_budget >= p->device_least;
+    chosen = chosen || (enough && (!p->budget || p->budget >= *needed));
   }
   p->least = with_room(*needed);
 }
@@ -427,8 +435,15 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
   } else {
     set_all(p, true);
   }
-  if (!p->budget || fits(p)) return SETUN_OK;
-  if (p->budget < needed) {
+  if (fits(p)) return SETUN_OK;
+  if (p->device_budget && p->device_budget < p->device_least) {
+    return st_fail(err, SETUN_ERROR_MEMORY,
+                   "%s: expected at least %lluM of the device's memory for this context and batch, found %.1fM (a "
+                   "smaller context or batch takes less, and a smaller format of the cache)",
+                   d->path, (unsigned long long)((p->device_least + (1 << 20) - 1) >> 20),
+                   (double)p->device_budget / (1 << 20));
+  }
+  if (p->budget && p->budget < needed) {
     return st_fail(err, SETUN_ERROR_MEMORY,
                    "%s: expected at least %lluM of memory for this context and batch, found %.1fM (a smaller context "
                    "or batch takes less)",

@@ -98,6 +98,8 @@ typedef struct st_memory_plan {
 
   // Bytes.
   uint64_t budget;                  // 0: unknown
+  uint64_t device_budget;           // of a device with memory of its own; 0: there is none, or it is unknown
+  uint64_t device_least;            // the smallest sufficient one
   uint64_t process;                 // the process's memory when the plan was made
   uint64_t vectors;                 // norms, biases, scales, adapters
   uint64_t cache;                   // keys and values, and attention's scratch
@@ -110,6 +112,7 @@ typedef struct st_memory_plan {
   uint64_t resident;                // codes of resident matrices
   uint64_t rounding;                // unused parts of huge pages
   uint64_t ring;                    // buffers for streamed matrices
+  uint64_t copied;                  // the largest codes that a device with memory of its own gets for each pass
   uint64_t packed;                  // and for converting them to the device's order if necessary; and rows
                                     // of the embedding
   uint64_t expert_area;             // the cache of experts
@@ -125,6 +128,13 @@ typedef struct st_memory_plan {
 static inline uint64_t st_memory_plan_total(const st_memory_plan *p) {
   return p->process + p->vectors + p->cache + p->work + p->resident + p->rounding + p->ring + p->packed +
          p->expert_area;
+}
+
+// What a device with memory of its own takes of it: weights, in pieces of which the last is not full; two buffers with
+// room for four of the largest codes that are copied to them (src/backend/vulkan); the cache and activations.
+static inline uint64_t st_memory_plan_device(const st_memory_plan *p) {
+  const uint64_t piece = 64 << 20, least = 1 << 20, kept = p->resident + p->vectors;
+  return kept + (kept / 8 < piece ? kept / 8 : piece) + least + 2 * 4 * p->copied + p->cache + p->session;
 }
 
 // The default budget: what the process has plus what is available, less a margin for others, since the system's figure

@@ -28,7 +28,8 @@ typedef struct st_placement_options {
   uint64_t adapter_bytes;
   const setun_context_params *context; // the context to plan for; NULL: a default session
   st_context_size_fn context_size;
-  uint64_t memory;   // the budget in bytes; 0: what is available, less a margin
+  uint64_t memory;        // the budget in bytes; 0: what is available, less a margin
+  uint64_t device_memory; // the same of a device with memory of its own; 0: what it says is free
   uint64_t expected; // bytes that the process will take, in addition to its present memory, before weights are read
   const char *experts_state;      // a file of experts that a cache begins with; NULL: none
   st_prefetch_options prefetch;   // of experts in a cache

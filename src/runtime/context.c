@@ -37,7 +37,9 @@ struct st_context {
   uint32_t limit; // most tokens in a sequence
   st_sequences sequences;
   st_embeddings embeddings;
-  setun_token *largest; // the largest logit's index goes here, and no logits are read; NULL: they are
+  st_few_logits *few; // they go here, unless they cannot be told, and no others are read; NULL: all are
+  bool (*few_usable)(const st_few_logits *few, const void *user);
+  const void *few_user;
   uint32_t n_logits;
   float *logits;   // [n_logits, n_vocab], in the order in which they are computed
   float *hidden;   // [n_batch, n_embd]; allocated on first use
@@ -496,9 +498,10 @@ static setun_status compute_logits(eval_state *e, uint32_t first, uint32_t n, fl
   st_context *c = e->c;
   const st_finished_pass pass = {c->run, c->ids, &e->batch};
   c->n_results = 0;
-  if (c->largest) {
-    setun_status s = st_run_largest(c->run, c->rows[first], c->largest, err);
-    if (s != SETUN_OK || *c->largest >= 0) return s;
+  if (c->few) {
+    setun_status s = st_run_few(c->run, c->rows[first], c->few, err);
+    if (s == SETUN_OK && !c->few_usable(c->few, c->few_user)) c->few->count = 0;
+    if (s != SETUN_OK || c->few->count) return s;
   }
   setun_status s = st_run_logits(c->run, c->rows + first, n, e->n_rows - first - n, out, err);
   return s == SETUN_OK ? st_overflow_check(&pass, c->rows + first, n, out, err) : s;
@@ -629,7 +632,7 @@ static setun_status compute(eval_state *e, setun_error *err) {
   setun_status s = run_passes(e, &pass, err);
   if (s != SETUN_OK) return s;
   report_progress(e, (double)e->n); // everything is done, whatever it returns
-  c->n_results = c->largest ? 0 : e->n_works;
+  c->n_results = c->few && c->few->count ? 0 : e->n_works;
   for (size_t i = 0; i < e->n_works; i++) c->results[i] = (result){c->works[i].row, c->works[i].n_rows};
   return SETUN_OK;
 }
@@ -739,8 +742,15 @@ setun_status st_context_embed(st_context *c, const setun_embedding_input *texts,
   return s;
 }
 
-void st_context_seek_largest(st_context *c, setun_token *largest) {
-  c->largest = largest;
+void st_context_seek_few(st_context *c, st_few_logits *few, bool (*usable)(const st_few_logits *few, const void *user),
+                         const void *user) {
+  c->few = few;
+  c->few_usable = usable;
+  c->few_user = user;
+}
+
+bool st_context_finds_few(const st_context *c) {
+  return st_run_finds_few(c->run);
 }
 
 bool st_context_device_work(const st_context *c, size_t index, st_op_counts *counts) {

@@ -49,8 +49,11 @@ setun_status st_context_get_embedding(st_context *context, int sequence, const s
                                       float *embedding, setun_error *err);
 setun_status st_context_embed(st_context *context, const setun_embedding_input *texts, size_t n,
                               const setun_embedding_params *params, float *embeddings, setun_error *err);
-// The next evaluation, of one entry with the last token's logits, finds the largest of these only; NULL: it finds all.
-void st_context_seek_largest(st_context *context, setun_token *largest);
+// The next evaluation, of one entry with the last token's logits, finds the largest of these only, where its device can
+// and `usable` agrees; otherwise it finds all, and few->count is 0. NULL: it finds all.
+void st_context_seek_few(st_context *context, st_few_logits *few,
+                         bool (*usable)(const st_few_logits *few, const void *user), const void *user);
+bool st_context_finds_few(const st_context *context); // whether its device can
 bool st_context_device_work(const st_context *context, size_t index, st_op_counts *counts);
 const float *st_context_logits(const st_context *context, size_t entry, size_t i);
 void st_context_stop(st_context *context);

@@ -31,6 +31,13 @@ struct st_sampler {
   st_sampler_mask mask;     // of the constraint
 };
 
+// All logits of a vocabulary, or a few of them.
+typedef struct logit_list {
+  const float *logits;
+  const int32_t *ids; // NULL: logits has all
+  size_t count, n_vocab;
+} logit_list;
+
 // ---- life ----
 
 static size_t window(int32_t last_n) {
@@ -280,14 +287,26 @@ static setun_status offer_all(st_sampler *s, const float *logits, size_t n, chan
   return status == SETUN_OK ? offer_changed(s, logits, from, n, at, err) : status;
 }
 
+static setun_status offer_few(st_sampler *s, const logit_list *l, setun_error *err) {
+  setun_status status = SETUN_OK;
+  for (size_t i = 0; i < l->count && status == SETUN_OK; i++) {
+    status = st_candidates_offer(&s->candidates, l->ids[i], (double)l->logits[i], err);
+  }
+  if (status == SETUN_OK) st_candidates_end(&s->candidates);
+  return status;
+}
+
 // Gathers the candidates: tokens after biases and the leading steps; only as many as the next step keeps.
-static setun_status gather(st_sampler *s, const float *logits, size_t n, setun_error *err) {
+static setun_status gather(st_sampler *s, const logit_list *l, setun_error *err) {
+  const float *logits = l->logits;
+  size_t n = l->n_vocab;
   if (n > INT32_MAX) return st_fail(err, SETUN_ERROR_ARGUMENT, "logits: expected at most %d, found %zu", INT32_MAX, n);
   if (s->n_biases && (size_t)s->biases[s->n_biases - 1].id >= n) {
     return st_fail(err, SETUN_ERROR_ARGUMENT, "bias of token %d: expected an id below %zu",
                    (int)s->biases[s->n_biases - 1].id, n);
   }
   st_candidates_begin(&s->candidates, first_keep(s));
+  if (l->ids) return offer_few(s, l, err);
   changes at = first_changes(s);
   setun_status status = s->mask.matcher ? offer_allowed(s, logits, n, &at, err) : offer_all(s, logits, n, &at, err);
   if (status != SETUN_OK) return status;
@@ -354,15 +373,15 @@ static void apply(st_sampler *s, setun_sampler_step step, st_random *random) {
 }
 
 // Applies all steps; the candidates then have their final weights.
-static setun_status run_chain(st_sampler *s, const float *logits, size_t n, st_random *random, setun_error *err) {
+static setun_status run_chain(st_sampler *s, const logit_list *l, st_random *random, setun_error *err) {
   const setun_sampler_params *p = &s->params;
   st_candidates *c = &s->candidates;
   setun_status status =
       st_history_repetitions(&s->history, dry_window(s), (size_t)p->dry_allowed_length, &s->repetitions, err);
-  if (status == SETUN_OK) status = gather(s, logits, n, err);
+  if (status == SETUN_OK) status = gather(s, l, err);
   if (status != SETUN_OK) return status;
   for (size_t i = s->leading; i < s->chain.n; i++) apply(s, (setun_sampler_step)s->chain.steps[i], random);
-  if (p->mirostat == 1) st_candidates_mirostat(c, s->mu, n);
+  if (p->mirostat == 1) st_candidates_mirostat(c, s->mu, l->n_vocab);
   if (p->mirostat == 2) st_candidates_surprise(c, s->mu);
   st_candidates_weigh(c);
   return SETUN_OK;
@@ -379,9 +398,9 @@ static const st_candidate *draw(st_random *random, const st_candidates *c) {
   return last; // only if rounding put x at the sum itself
 }
 
-setun_status st_sampler_sample(st_sampler *s, const float *logits, size_t n, setun_token *id, setun_error *err) {
+static setun_status sample(st_sampler *s, const logit_list *l, setun_token *id, setun_error *err) {
   st_random random = s->random;
-  setun_status status = run_chain(s, logits, n, &random, err);
+  setun_status status = run_chain(s, l, &random, err);
   if (status != SETUN_OK) return status;
   const st_candidate *drawn = draw(&random, &s->candidates);
   *id = drawn->id;
@@ -393,11 +412,34 @@ setun_status st_sampler_sample(st_sampler *s, const float *logits, size_t n, set
   return SETUN_OK;
 }
 
+setun_status st_sampler_sample(st_sampler *s, const float *logits, size_t n, setun_token *id, setun_error *err) {
+  return sample(s, &(logit_list){logits, NULL, n, n}, id, err);
+}
+
+size_t st_sampler_needs(const st_sampler *s) {
+  return s->mask.matcher || s->n_biases || s->leading ? SIZE_MAX : first_keep(s);
+}
+
+bool st_sampler_can_use(const st_sampler *s, const int32_t *ids, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    for (size_t g = 0; g < s->excluded.count; g++) {
+      const st_token_gap *gap = &s->excluded.items[g];
+      if ((uint32_t)ids[i] >= gap->begin && (uint32_t)ids[i] < gap->end) return false;
+    }
+  }
+  return true;
+}
+
+setun_status st_sampler_sample_few(st_sampler *s, const int32_t *ids, const float *logits, uint32_t count,
+                                   size_t n_vocab, setun_token *id, setun_error *err) {
+  return sample(s, &(logit_list){logits, ids, count, n_vocab}, id, err);
+}
+
 setun_status st_sampler_probabilities(st_sampler *s, const float *logits, size_t n, setun_candidate *candidates,
                                       size_t capacity, size_t *count, setun_error *err) {
   st_random random = s->random;
   st_candidates *c = &s->candidates;
-  setun_status status = run_chain(s, logits, n, &random, err);
+  setun_status status = run_chain(s, &(logit_list){logits, NULL, n, n}, &random, err);
   if (status != SETUN_OK) return status;
   st_candidates_order(c, capacity);
   for (size_t i = 0; i < capacity && i < c->count; i++) {

@@ -28,6 +28,12 @@ st_matcher *st_sampler_matcher(st_sampler *sampler);
 setun_status st_sampler_accept(st_sampler *sampler, setun_token id, setun_error *err);
 void st_sampler_reset(st_sampler *sampler);
 setun_status st_sampler_sample(st_sampler *sampler, const float *logits, size_t n, setun_token *id, setun_error *err);
+// How many of the largest logits decide what is drawn; SIZE_MAX: all may. And whether these are enough, as none of them
+// is excluded; and the same draw from these.
+size_t st_sampler_needs(const st_sampler *sampler);
+bool st_sampler_can_use(const st_sampler *sampler, const int32_t *ids, uint32_t count);
+setun_status st_sampler_sample_few(st_sampler *sampler, const int32_t *ids, const float *logits, uint32_t count,
+                                   size_t n_vocab, setun_token *id, setun_error *err);
 setun_status st_sampler_probabilities(st_sampler *sampler, const float *logits, size_t n, setun_candidate *candidates,
                                       size_t capacity, size_t *count, setun_error *err);
 

@@ -183,17 +183,30 @@ setun_status st_session_eval(st_session *s, const setun_token *ids, size_t n, co
   return status;
 }
 
-setun_status st_session_eval_greedy(st_session *s, const setun_token *ids, size_t n, setun_token *largest,
-                                    setun_error *err) {
+static bool usable(const st_few_logits *few, const void *sampler) {
+  return st_sampler_can_use(sampler, few->ids, few->count);
+}
+
+// Few logits are enough where nothing else of the device's results is needed.
+setun_status st_session_eval_sample(st_session *s, const setun_token *ids, size_t n, st_sampler *sampler,
+                                    setun_token *id, setun_error *err) {
   const setun_batch_entry entry = {.sequence = s->sequence, .logits = SETUN_LOGITS_LAST, .ids = ids, .n = n};
-  setun_token found = 0;
-  drop_drafts(s);
-  st_context_seek_largest(s->context, &found);
-  setun_status status = st_context_eval(s->context, &entry, 1, NULL, err);
-  st_context_seek_largest(s->context, NULL);
-  s->has_logits = false;
-  if (status == SETUN_OK) *largest = found;
-  return status;
+  st_few_logits few = {0};
+  size_t needs = st_sampler_needs(sampler);
+  setun_status status;
+  if (s->n_draft || needs > ST_FEW_LOGITS || !st_context_finds_few(s->context)) {
+    status = st_session_eval(s, ids, n, NULL, err);
+  } else {
+    few.k = (uint32_t)needs;
+    drop_drafts(s);
+    st_context_seek_few(s->context, &few, usable, sampler);
+    status = st_context_eval(s->context, &entry, 1, NULL, err);
+    st_context_seek_few(s->context, NULL, NULL, NULL);
+    if (status == SETUN_OK) s->has_logits = !few.count, s->row = 0;
+  }
+  if (status != SETUN_OK) return status;
+  if (few.count) return st_sampler_sample_few(sampler, few.ids, few.logits, few.count, s->n_vocab, id, err);
+  return st_sampler_sample(sampler, st_session_logits(s), s->n_vocab, id, err);
 }
 
 bool st_session_device_work(const st_session *s, size_t index, st_op_counts *counts) {

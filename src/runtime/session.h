@@ -3,6 +3,7 @@
 #define SETUN_RUNTIME_SESSION_H
 
 #include "runtime/draft_model.h"
+#include "runtime/sampler.h"
 
 typedef struct st_session st_session;
 
@@ -23,8 +24,8 @@ int st_session_threads(const st_session *session);
 uint64_t st_session_cache_bytes(const st_session *session, uint32_t tokens);
 setun_status st_session_eval(st_session *session, const setun_token *ids, size_t n, const setun_eval_params *params,
                              setun_error *err);
-setun_status st_session_eval_greedy(st_session *session, const setun_token *ids, size_t n, setun_token *largest,
-                                    setun_error *err);
+setun_status st_session_eval_sample(st_session *session, const setun_token *ids, size_t n, st_sampler *sampler,
+                                    setun_token *id, setun_error *err);
 bool st_session_device_work(const st_session *session, size_t index, st_op_counts *counts);
 const float *st_session_logits(const st_session *session);
 setun_status st_session_adapt(st_session *session, const st_adapting *adapting, setun_error *err);

@@ -2,6 +2,7 @@
 """Devices: what `setun devices` lists, --device, and the same text on each device that can be used here."""
 import json
 import os
+import re
 import unittest
 
 from support import TALES, Case, FolderCase, main, setun
@@ -54,6 +55,27 @@ class DeviceTest(FolderCase):
                     options = (*PROMPT, "-n", 40, "--ids", "-b", 5, "--kv", kv)
                     self.assertEqual(self.good("run", TALES, *options, "--device", name),
                                      self.good("run", TALES, *options))
+
+    def test_drawn_from_few_logits(self):
+        """With --logprobs all logits leave the device; the same tokens are drawn from the largest alone."""
+        for options in (("--temp", 0), ("--temp", 0.8, "--top-k", 127, "--top-p", 0.95, "--seed", 7)):
+            with self.subTest(options=options):
+                command = ("run", TALES, "-p", "One day", "-n", 20, "--json", "--device", self.names[0], *options)
+                few, all_of_them = (json.loads(self.good(*command, *more)) for more in ((), ("--logprobs", 1)))
+                self.assertEqual(few["ids"], all_of_them["ids"])
+
+    def test_less_device_memory(self):
+        """The least is named, suffices, and streams weights; the text is the same."""
+        command = ("run", TALES, *PROMPT, "-n", 12, "--ids", "-c", 256, "-b", 16)
+        limited = (*command, "--device", self.names[0], "--device-memory")
+        message = self.fails(1, *limited, "1M", mentions=["device's memory", "found 1.0M"])
+        least = re.search(r"at least (\d+)M", message)[1] + "M"
+        self.assertEqual(self.good(*limited, least), self.good(*command))
+        counted = json.loads(self.good("bench", TALES, "-b", 16, "--count", "--json", "--depth", 5, "--device",
+                                       self.names[0], "--device-memory", least))
+        self.assertGreater(counted["bytes_streamed"], 1 << 20)
+        self.assertEqual(counted["buffers_made"], 0)
+        self.fails(1, *command, "--device-memory", "64M", mentions=["device_memory", "cpu"])
 
     def test_a_device_that_is_not_there(self):
         self.fails(1, "run", TALES, *PROMPT, "--device", "vulkan:99", mentions=["vulkan:99", "setun devices"])

@@ -97,6 +97,8 @@ setun_status st_cpu_array_new(st_queue *queue, size_t tokens, size_t width, st_a
 void st_cpu_array_free(st_array *array);
 setun_status st_cpu_argmax(st_queue *queue, const st_array *array, uint32_t n, uint32_t width, int32_t *ids,
                            setun_error *err);
+setun_status st_cpu_top(st_queue *queue, const st_array *array, uint32_t width, uint32_t k, int32_t *ids, float *values,
+                        setun_error *err);
 setun_status st_cpu_cache_new(st_queue *queue, const st_cache_shape *shape, st_cache **cache, setun_error *err);
 void st_cpu_cache_free(st_cache *cache);
 

@@ -796,5 +796,6 @@ const st_backend st_backend_cpu = {
     .finish = finish,
     .read = read_array,
     .argmax = st_cpu_argmax,
+    .top = st_cpu_top,
     .write = write_array,
 };

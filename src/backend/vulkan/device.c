@@ -97,6 +97,7 @@ static setun_status device_new(const st_device_options *options, st_device **dev
   if (options->log) d->log = *options->log;
   d->tails = true;
   d->distrusted = options->distrusted;
+  d->lose_after = options->lose_after;
   setun_status s = st_host_device_open(&d->host, options, err);
   if (s == SETUN_OK) s = st_vk_open(&d->vk, err);
   if (s == SETUN_OK) s = choose(d, options->index, err);
@@ -116,12 +117,18 @@ static const char *device_isa(const st_device *d) {
   return d->traits.name;
 }
 
+static bool own_memory(const st_device *d, uint64_t *left) {
+  *left = st_vk_memory_free(&d->vk, d->physical);
+  return true;
+}
+
 const st_backend st_backend_vulkan = {
     .name = "vulkan",
     .device_at = device_at,
     .device_new = device_new,
     .device_free = device_free,
     .device_isa = device_isa,
+    .own_memory = own_memory,
     .matrix_info = st_vk_matrix_info,
     .matrix_new = st_vk_matrix_new,
     .matrix_write = st_vk_matrix_write,
@@ -160,6 +167,7 @@ const st_backend st_backend_vulkan = {
     .finish = st_vk_finish,
     .read = st_vk_read,
     .argmax = st_vk_argmax,
+    .top = st_vk_top,
     .counted = st_vk_counted,
     .write = st_vk_write,
 };

@@ -89,10 +89,13 @@ struct st_device {
   st_vk_pipeline *pipelines[ST_VK_SHADERS];
   uint64_t allocated;      // bytes
   uint64_t buffers, freed; // how many were made, and freed, so far
-  bool lost; // what is submitted fails
+  uint64_t borrowed;       // bytes of the largest codes that matrices borrow
+  bool lost;               // what is submitted fails
+  uint32_t lose_after;     // for tests: after so many submissions it is lost; 0: not
   // Memory of weights, and copies into it; guarded by `transfer_lock`, which is taken before the other.
   pthread_mutex_t transfer_lock;
   st_vk_chunk *chunks;
+  uint64_t chunk_bytes; // of all of them
   st_vk_spare *spares;
   st_queue *transfer;
 };
@@ -198,6 +201,15 @@ typedef struct st_vk_counts {
 
 typedef struct st_vk_upload st_vk_upload;
 
+// One of two buffers through which borrowed codes come: the host writes one while the device reads the other.
+typedef struct st_vk_arena {
+  st_vk_buffer buffer;
+  uint64_t used;
+  bool pending; // commands that read it were submitted, with `fence`
+  VkFence fence;
+} st_vk_arena;
+enum { ST_VK_ARENAS = 2 };
+
 // Commands that are not submitted yet, in the order in which they were called; see recording.c.
 typedef struct st_vk_log {
   uint8_t *bytes;
@@ -224,15 +236,19 @@ struct st_queue {
   uint32_t epoch;
   st_vk_held held;
   st_vk_upload *uploads; // what this submission reads from the host, the chunk in use first
+  st_vk_arena arenas[ST_VK_ARENAS];
+  uint32_t arena; // the one in use
   st_vk_buffer readback;
   st_vk_buffer codes, floats; // prepared inputs of products
   st_vk_use codes_use, floats_use;
   st_vk_buffer ended; // counts of workgroups that ended, and what they have in common; see st_vk_ended
   st_vk_use ended_use;
+  st_vk_buffer lists; // of the largest numbers, see top.c
+  st_vk_use lists_use;
   setun_error error; // the first since the last was returned
   st_vk_counts counts[ST_VK_SHADERS];
   uint64_t submissions, recordings;
-  uint64_t uploaded, downloaded; // bytes
+  uint64_t uploaded, downloaded, streamed; // bytes
 };
 
 // ---- memory.c -----------------------------------------------------------------------------------------------------
@@ -247,6 +263,9 @@ void st_vk_pieces_free(st_device *device);
 // Copies bytes to a piece, at once.
 setun_status st_vk_piece_write(st_device *device, const st_vk_piece *piece, uint64_t offset, const void *bytes,
                                uint64_t size, setun_error *err);
+
+uint64_t st_vk_aligned(uint64_t bytes); // to what pieces and borrowed codes are aligned to
+void st_vk_note_borrowed(st_device *device, uint64_t bytes);
 
 // ---- pipelines.c --------------------------------------------------------------------------------------------------
 
@@ -275,6 +294,10 @@ bool st_vk_begin(st_queue *queue);
 // memory, latched.
 void *st_vk_upload_new(st_queue *queue, uint64_t size, VkDeviceAddress *address);
 VkDeviceAddress st_vk_upload_copy(st_queue *queue, const void *bytes, uint64_t size); // 0: out of memory
+// Room for so many bytes of borrowed codes, after st_vk_begin: where there is none left, what was logged is submitted,
+// and the other buffer taken, once the device has read it. False: latched.
+bool st_vk_stream_room(st_queue *queue, uint64_t bytes);
+VkDeviceAddress st_vk_stream_copy(st_queue *queue, const void *codes, uint64_t bytes);
 // A dispatch of a shader, with push constants.
 st_vk_op st_vk_op_of(st_vk_shader shader, const st_vk_special *special, const void *push, size_t bytes,
                      st_vk_groups groups);
@@ -285,6 +308,8 @@ void st_vk_hold(st_queue *queue, st_vk_holding kind, const st_vk_op *op);
 // Waits for what commands other than dispatches depend on; and such a command.
 void st_vk_sync(st_queue *queue, const st_vk_access *accesses, uint32_t count);
 void st_vk_copy(st_queue *queue, VkBuffer from, VkBuffer to, const VkBufferCopy *regions, uint32_t count);
+// Makes a buffer zero; frees it where that cannot be logged.
+void st_vk_clear_buffer(st_queue *queue, st_vk_buffer *buffer);
 // Memory for shaders whose last workgroup goes on, all zero at first: a count of the workgroups that ended, which is
 // zero again after each dispatch, and room for what they tell it. 0: out of memory, latched.
 enum { ST_VK_ENDED_GROUPS = 256 };
@@ -306,6 +331,8 @@ setun_status st_vk_read(st_queue *queue, const st_array *array, uint32_t token, 
 setun_status st_vk_write(st_queue *queue, st_array *array, uint32_t token, size_t n, const float *in, setun_error *err);
 setun_status st_vk_argmax(st_queue *queue, const st_array *array, uint32_t n, uint32_t width, int32_t *ids,
                           setun_error *err);
+setun_status st_vk_top(st_queue *queue, const st_array *array, uint32_t width, uint32_t k, int32_t *ids, float *values,
+                       setun_error *err);
 bool st_vk_counted(const st_queue *queue, size_t index, st_op_counts *counts);
 
 // ---- matrix.c -----------------------------------------------------------------------------------------------------
@@ -320,8 +347,10 @@ uint64_t st_vk_matrix_bytes(const st_dmatrix *matrix);
 bool st_vk_desc_of(st_vk_form form, bool int8, st_matrix_desc *desc);
 setun_status st_vk_vector_new(st_device *device, const float *values, size_t n, st_dvector **vector, setun_error *err);
 void st_vk_vector_free(st_dvector *vector);
-// The address of a matrix's codes; borrowed ones are uploaded first. 0: out of memory, latched.
+// The address of a matrix's codes. Borrowed ones are copied to where the device reads them, for which there must be
+// room for all matrices of an operation. 0: out of memory, latched.
 VkDeviceAddress st_vk_matrix_codes(st_queue *queue, const st_dmatrix *matrix);
+uint64_t st_vk_matrix_borrows(const st_dmatrix *matrix); // bytes of room
 
 // ---- check.c ------------------------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ typedef struct {
 void st_vk_embed(st_queue *q, const st_dmatrix *m, const int32_t *ids, uint32_t n, float scale, st_array *dst,
                  uint32_t first) {
   const st_vk_special special = {{st_vk_local(q->device, WIDE)}};
-  if (!n || !st_vk_begin(q)) return;
+  if (!n || !st_vk_begin(q) || !st_vk_stream_room(q, st_vk_matrix_borrows(m))) return;
   const embed_push push = {.codes = st_vk_matrix_codes(q, m),
                            .scales = m->scales.address,
                            .ids = st_vk_upload_copy(q, ids, n * sizeof *ids),
@@ -292,6 +292,19 @@ static void count_product(st_vk_op *op, const input *in, const st_linear_out *o)
   op->written += (uint64_t)in->tokens * m->rows * sizeof(float);
 }
 
+static bool shares(const st_device *d, const st_dmatrix *a, const st_dmatrix *b) {
+  return a->int8 == b->int8 && together(d, a, b);
+}
+
+// Room for the codes of outs[first] and of those that can share its dispatch.
+static uint64_t borrowed_by(const st_device *d, const st_linear_out *outs, int first, int count, const bool *done) {
+  uint64_t bytes = 0;
+  for (int i = first; i < count; i++) {
+    if (!done[i] && shares(d, outs[i].matrix, outs[first].matrix)) bytes += st_vk_matrix_borrows(outs[i].matrix);
+  }
+  return bytes;
+}
+
 // The products of outs[first] and of all later ones that can share its dispatch; `done` marks them.
 static void multiply_from(st_queue *q, const input *in, const st_linear_out *outs, int first, int count, bool *done) {
   enum { MOST = ST_VK_ACCESSES - 8 };
@@ -299,9 +312,9 @@ static void multiply_from(st_queue *q, const input *in, const st_linear_out *out
   output list[MOST];
   st_vk_op op = {.accesses = {{(st_vk_use *)in->use, false}}, .n_accesses = 1};
   uint32_t n = 0, groups = 0;
-  if (!st_vk_begin(q)) return;
+  if (!st_vk_begin(q) || !st_vk_stream_room(q, borrowed_by(q->device, outs, first, count, done))) return;
   for (int i = first; i < count && n < MOST; i++) {
-    if (done[i] || outs[i].matrix->int8 != m->int8 || !together(q->device, outs[i].matrix, m)) continue;
+    if (done[i] || !shares(q->device, outs[i].matrix, m)) continue;
     done[i] = true;
     list[n] = output_of(q, &outs[i], groups);
     groups += (list[n++].rows + ROWS - 1) / ROWS;

@@ -116,7 +116,10 @@ setun_status st_vk_matrix_new(st_device *d, const st_matrix_desc *desc, st_dmatr
                     .row_words = (uint32_t)words,
                     .row_scales = has_row_scales(form)};
   setun_status s = SETUN_OK;
-  if (desc->ownership == ST_OWNED) s = st_vk_piece_new(d, all * sizeof(uint32_t), "weights", &m->codes, err);
+  if (desc->ownership == ST_OWNED)
+    s = st_vk_piece_new(d, all * sizeof(uint32_t), "weights", &m->codes, err);
+  else
+    st_vk_note_borrowed(d, all * sizeof(uint32_t));
   if (s == SETUN_OK && m->row_scales) {
     s = st_vk_piece_new(d, (uint64_t)m->rows * sizeof(float), "scales of weights", &m->scales, err);
   }
@@ -218,9 +221,13 @@ setun_status st_vk_matrix_write(st_dmatrix *m, const st_matrix_rows *r, setun_er
   return s;
 }
 
+uint64_t st_vk_matrix_borrows(const st_dmatrix *m) {
+  return m->codes.size ? 0 : st_vk_aligned((uint64_t)m->rows * m->row_words * sizeof(uint32_t));
+}
+
 VkDeviceAddress st_vk_matrix_codes(st_queue *q, const st_dmatrix *m) {
   if (m->codes.size) return m->codes.address;
-  return st_vk_upload_copy(q, m->source, (uint64_t)m->rows * m->row_words * sizeof(uint32_t));
+  return st_vk_stream_copy(q, m->source, (uint64_t)m->rows * m->row_words * sizeof(uint32_t));
 }
 
 // ---- vectors ------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { CHUNK = 64 << 20, ALIGNMENT = 256 };
+enum { CHUNK_LEAST = 1 << 20, CHUNK_MOST = 64 << 20, ALIGNMENT = 256 };
 
 struct st_vk_chunk {
   st_vk_chunk *next;
@@ -109,15 +109,18 @@ static st_vk_chunk *chunk_for(st_device *d, uint64_t size, const char *what, set
   if (d->chunks && d->chunks->buffer.size - d->chunks->used >= size) return d->chunks;
   st_vk_chunk *c = st_calloc(1, sizeof *c);
   if (!c) return st_fail_memory(err, what), NULL;
-  if (st_vk_buffer_new(d, size > CHUNK ? size : CHUNK, ST_VK_LOCAL, what, &c->buffer, err) != SETUN_OK) {
+  uint64_t chunk = d->chunk_bytes / 8; // so that as much at most stays unused, see st_memory_plan_device
+  chunk = chunk < CHUNK_LEAST ? CHUNK_LEAST : chunk > CHUNK_MOST ? CHUNK_MOST : chunk;
+  if (st_vk_buffer_new(d, size > chunk ? size : chunk, ST_VK_LOCAL, what, &c->buffer, err) != SETUN_OK) {
     st_free(c);
     return NULL;
   }
+  d->chunk_bytes += c->buffer.size;
   c->next = d->chunks;
   return d->chunks = c;
 }
 
-static uint64_t rounded(uint64_t size) {
+uint64_t st_vk_aligned(uint64_t size) {
   return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
@@ -125,7 +128,7 @@ static uint64_t rounded(uint64_t size) {
 static bool take_spare(st_device *d, uint64_t size, st_vk_piece *piece) {
   for (st_vk_spare **at = &d->spares; *at; at = &(*at)->next) {
     st_vk_spare *spare = *at;
-    if (rounded(spare->piece.size) != rounded(size)) continue;
+    if (st_vk_aligned(spare->piece.size) != st_vk_aligned(size)) continue;
     *piece = spare->piece;
     piece->size = size;
     *at = spare->next;
@@ -139,10 +142,10 @@ setun_status st_vk_piece_new(st_device *d, uint64_t size, const char *what, st_v
   setun_error local = {SETUN_OK, ""};
   pthread_mutex_lock(&d->transfer_lock);
   if (!take_spare(d, size, piece)) {
-    st_vk_chunk *c = chunk_for(d, rounded(size), what, &local);
+    st_vk_chunk *c = chunk_for(d, st_vk_aligned(size), what, &local);
     if (c) {
       *piece = (st_vk_piece){c->buffer.buffer, c->used, size, c->buffer.address + c->used};
-      c->used += rounded(size);
+      c->used += st_vk_aligned(size);
     }
   }
   pthread_mutex_unlock(&d->transfer_lock);
@@ -158,6 +161,12 @@ void st_vk_piece_free(st_device *d, const st_vk_piece *piece) {
   *spare = (st_vk_spare){d->spares, *piece};
   d->spares = spare;
   pthread_mutex_unlock(&d->transfer_lock);
+}
+
+void st_vk_note_borrowed(st_device *d, uint64_t bytes) {
+  pthread_mutex_lock(&d->lock);
+  if (bytes > d->borrowed) d->borrowed = bytes;
+  pthread_mutex_unlock(&d->lock);
 }
 
 void st_vk_pieces_free(st_device *d) {

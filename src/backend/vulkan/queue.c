@@ -190,11 +190,10 @@ bool st_vk_counted(const st_queue *q, size_t index, st_op_counts *counts) {
   pthread_mutex_lock(&q->device->lock);
   uint64_t buffers = q->device->buffers;
   pthread_mutex_unlock(&q->device->lock);
-  const st_op_counts others[] = {{"submissions", q->submissions, 0, 0, 0},
-                                 {"recordings", q->recordings, 0, 0, 0},
-                                 {"buffers made", buffers, 0, 0, 0},
-                                 {"copies to the device", 0, 0, 0, q->uploaded},
-                                 {"copies from the device", 0, 0, q->downloaded, 0}};
+  const st_op_counts others[] = {
+      {"submissions", q->submissions, 0, 0, 0},   {"recordings", q->recordings, 0, 0, 0},
+      {"buffers made", buffers, 0, 0, 0},         {"copies to the device", 0, 0, 0, q->uploaded},
+      {"streamed weights", 0, 0, 0, q->streamed}, {"copies from the device", 0, 0, q->downloaded, 0}};
   if ((index -= ST_VK_SHADERS) >= sizeof others / sizeof *others) return false;
   *counts = others[index];
   return true;
@@ -202,37 +201,94 @@ bool st_vk_counted(const st_queue *q, size_t index, st_op_counts *counts) {
 
 // ---- submission ---------------------------------------------------------------------------------------------------
 
-static VkResult submit(st_queue *q) {
+static VkResult submit(st_queue *q, VkFence fence) {
   st_device *d = q->device;
   VkCommandBuffer commands = NULL;
   const VkSubmitInfo info = {
       .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
   VkResult result = st_vk_commands(q, &commands);
   if (result != VK_SUCCESS) return result;
+  q->recording = false;
+  q->submissions++;
   pthread_mutex_lock(&d->lock);
-  result = d->lost ? VK_ERROR_DEVICE_LOST : d->vk.QueueSubmit(d->queue, 1, &info, q->fence);
+  if (d->lose_after && !--d->lose_after) d->lost = true;
+  result = d->lost ? VK_ERROR_DEVICE_LOST : d->vk.QueueSubmit(d->queue, 1, &info, fence);
   pthread_mutex_unlock(&d->lock);
-  if (result != VK_SUCCESS) return result;
-  result = d->vk.WaitForFences(d->device, 1, &q->fence, VK_TRUE, UINT64_MAX);
-  if (result == VK_SUCCESS) result = d->vk.ResetFences(d->device, 1, &q->fence);
   return result;
 }
 
-// Submits what was recorded and waits.
-static void flush(st_queue *q) {
-  if (!q->recording) return;
-  settle(q);
-  q->recording = false;
-  VkResult result = submit(q);
+static VkResult wait(const st_queue *q, const VkFence *fence) {
+  const st_device *d = q->device;
+  VkResult result = d->vk.WaitForFences(d->device, 1, fence, VK_TRUE, UINT64_MAX);
+  return result == VK_SUCCESS ? d->vk.ResetFences(d->device, 1, fence) : result;
+}
+
+static void latch_device(st_queue *q, VkResult result) {
   if (result == VK_ERROR_DEVICE_LOST) {
     pthread_mutex_lock(&q->device->lock);
     q->device->lost = true;
     pthread_mutex_unlock(&q->device->lock);
   }
   latch_result(q, q->device->traits.name, result);
-  q->submissions++;
+}
+
+// Until the device has read the arena.
+static VkResult empty(const st_queue *q, st_vk_arena *a) {
+  VkResult result = a->pending ? wait(q, &a->fence) : VK_SUCCESS;
+  a->pending = false;
+  a->used = 0;
+  return result;
+}
+
+// Submits what was recorded and waits for all that was submitted.
+static void flush(st_queue *q) {
+  if (!q->recording) return;
+  settle(q);
+  VkResult result = submit(q, q->fence);
+  q->recording = false;
+  if (result == VK_SUCCESS) result = wait(q, &q->fence);
+  for (int i = 0; i < ST_VK_ARENAS; i++) {
+    VkResult emptied = empty(q, &q->arenas[i]);
+    if (result == VK_SUCCESS) result = emptied;
+  }
+  latch_device(q, result);
   q->epoch++;
   for (st_vk_upload *u = q->uploads; u; u = u->next) u->used = 0;
+}
+
+// ---- borrowed codes -----------------------------------------------------------------------------------------------
+
+// Barriers and epochs go on over submissions, which a queue carries out in their order.
+bool st_vk_stream_room(st_queue *q, uint64_t bytes) {
+  enum { CODES = 4 }; // an arena has room for so many of the largest
+  st_vk_arena *a = &q->arenas[q->arena];
+  VkResult result = VK_SUCCESS;
+  setun_error error = {SETUN_OK, ""};
+  if (a->buffer.size - a->used >= bytes) return true;
+  if (a->used) {
+    result = submit(q, a->fence);
+    a->pending = result == VK_SUCCESS;
+    a = &q->arenas[q->arena = (q->arena + 1) % ST_VK_ARENAS];
+    if (result == VK_SUCCESS) result = empty(q, a);
+    latch_device(q, result);
+    if (result != VK_SUCCESS || !record(q)) return false;
+  }
+  if (a->buffer.size >= bytes) return true;
+  uint64_t size = CODES * q->device->borrowed;
+  st_vk_buffer_free(q->device, &a->buffer);
+  setun_status s = st_vk_buffer_new(q->device, size > bytes ? size : bytes, ST_VK_UPLOAD,
+                                    "weights that are copied for each pass", &a->buffer, &error);
+  latch(q, s, &error);
+  return s == SETUN_OK;
+}
+
+VkDeviceAddress st_vk_stream_copy(st_queue *q, const void *codes, uint64_t bytes) {
+  st_vk_arena *a = &q->arenas[q->arena];
+  VkDeviceAddress address = a->buffer.address + a->used;
+  memcpy(a->buffer.mapped + a->used, codes, (size_t)bytes);
+  a->used += st_vk_aligned(bytes);
+  q->streamed += bytes;
+  return address;
 }
 
 setun_status st_vk_finish(st_queue *q, setun_error *err) {
@@ -305,6 +361,11 @@ setun_status st_vk_write(st_queue *q, st_array *a, uint32_t token, size_t n, con
 
 // ---- the largest number -------------------------------------------------------------------------------------------
 
+void st_vk_clear_buffer(st_queue *q, st_vk_buffer *b) {
+  latch_log(q, st_vk_log_clear(&q->log, b->buffer));
+  if (q->error.code != SETUN_OK) st_vk_buffer_free(q->device, b);
+}
+
 VkDeviceAddress st_vk_ended(st_queue *q) {
   if (q->ended.size) return q->ended.address;
   setun_error error = {SETUN_OK, ""};
@@ -314,8 +375,7 @@ VkDeviceAddress st_vk_ended(st_queue *q) {
   if (s != SETUN_OK || !record(q)) return 0;
   const st_vk_access uses[] = {ST_VK_WRITES_TO(q->ended_use)};
   st_vk_sync(q, uses, 1);
-  latch_log(q, st_vk_log_clear(&q->log, q->ended.buffer));
-  if (q->error.code != SETUN_OK) st_vk_buffer_free(q->device, &q->ended);
+  st_vk_clear_buffer(q, &q->ended);
   return q->ended.address;
 }
 
@@ -361,7 +421,10 @@ static VkResult make_commands(st_queue *q) {
   VkCommandBuffer made[ST_VK_RECORDED];
   result = d->vk.AllocateCommandBuffers(d->device, &commands, made);
   for (int i = 0; i < ST_VK_RECORDED && result == VK_SUCCESS; i++) q->recorded[i].commands = made[i];
-  return result == VK_SUCCESS ? d->vk.CreateFence(d->device, &fence, NULL, &q->fence) : result;
+  if (result == VK_SUCCESS) result = d->vk.CreateFence(d->device, &fence, NULL, &q->fence);
+  for (int i = 0; i < ST_VK_ARENAS && result == VK_SUCCESS; i++)
+    result = d->vk.CreateFence(d->device, &fence, NULL, &q->arenas[i].fence);
+  return result;
 }
 
 extern const st_backend st_backend_vulkan;
@@ -392,10 +455,16 @@ void st_vk_queue_free(st_queue *q) {
     st_vk_buffer_free(d, &u->buffer);
     st_free(u);
   }
+  for (int i = 0; i < ST_VK_ARENAS; i++) {
+    if (q->arenas[i].pending) wait(q, &q->arenas[i].fence); // a pass that failed
+    st_vk_buffer_free(d, &q->arenas[i].buffer);
+    if (q->arenas[i].fence) d->vk.DestroyFence(d->device, q->arenas[i].fence, NULL);
+  }
   st_vk_buffer_free(d, &q->readback);
   st_vk_buffer_free(d, &q->codes);
   st_vk_buffer_free(d, &q->floats);
   st_vk_buffer_free(d, &q->ended);
+  st_vk_buffer_free(d, &q->lists);
   if (q->fence) d->vk.DestroyFence(d->device, q->fence, NULL);
   if (q->pool) d->vk.DestroyCommandPool(d->device, q->pool, NULL);
   for (int i = 0; i < ST_VK_RECORDED; i++) st_free(q->recorded[i].log.bytes);

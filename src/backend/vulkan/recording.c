@@ -112,7 +112,8 @@ static size_t record_entry(const st_device *d, VkCommandBuffer commands, const e
 }
 
 static VkResult record(const st_device *d, const st_vk_log *log, VkCommandBuffer commands) {
-  const VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+  const VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+                                          .flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT};
   VkResult result = d->vk.BeginCommandBuffer(commands, &begin);
   for (size_t at = 0; at < log->used && result == VK_SUCCESS;) {
     entry e;

@@ -105,15 +105,34 @@ static uint32_t family_of(const st_vk *vk, VkPhysicalDevice device) {
   return found;
 }
 
+// Its largest heap of its own memory; UINT32_MAX: it has none.
+static uint32_t largest_heap(const VkPhysicalDeviceMemoryProperties *p) {
+  uint32_t found = UINT32_MAX;
+  for (uint32_t i = 0; i < p->memoryHeapCount; i++) {
+    bool own = p->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT;
+    if (own && (found == UINT32_MAX || p->memoryHeaps[i].size > p->memoryHeaps[found].size)) found = i;
+  }
+  return found;
+}
+
 static uint64_t memory_of(const st_vk *vk, VkPhysicalDevice device) {
   VkPhysicalDeviceMemoryProperties p;
-  uint64_t most = 0;
   vk->GetPhysicalDeviceMemoryProperties(device, &p);
-  for (uint32_t i = 0; i < p.memoryHeapCount; i++) {
-    bool own = p.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT;
-    if (own && p.memoryHeaps[i].size > most) most = p.memoryHeaps[i].size;
-  }
-  return most;
+  uint32_t heap = largest_heap(&p);
+  return heap == UINT32_MAX ? 0 : p.memoryHeaps[heap].size;
+}
+
+uint64_t st_vk_memory_free(const st_vk *vk, VkPhysicalDevice device) {
+  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+  VkPhysicalDeviceMemoryProperties2 p = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+  bool says = has_extension(vk, device, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  if (says) p.pNext = &budget;
+  vk->GetPhysicalDeviceMemoryProperties2(device, &p);
+  uint32_t heap = largest_heap(&p.memoryProperties);
+  if (heap == UINT32_MAX) return 0;
+  if (!says || !budget.heapBudget[heap]) return p.memoryProperties.memoryHeaps[heap].size;
+  return budget.heapBudget[heap] > budget.heapUsage[heap] ? budget.heapBudget[heap] - budget.heapUsage[heap] : 0;
 }
 
 static void refuse(st_vk_traits *t, const char *problem) {

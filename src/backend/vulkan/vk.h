@@ -42,6 +42,9 @@ typedef struct st_vk_traits {
 } st_vk_traits;
 st_vk_traits st_vk_traits_of(const st_vk *vk, VkPhysicalDevice device);
 
+// Bytes of its largest heap of its own memory that are free, or all of it where the driver does not say.
+uint64_t st_vk_memory_free(const st_vk *vk, VkPhysicalDevice device);
+
 // A failed call's name and reason; SETUN_ERROR_MEMORY or SETUN_ERROR_IO.
 setun_status st_vk_fail(setun_error *err, const char *what, VkResult result);
 
