@@ -95,9 +95,9 @@ static void greedy(void **state) {
   (void)state;
   setun_sampler *sampler = NULL;
   setun_sampler_params p = setun_sampler_params_default();
-  setun_error err;
+  setun_error problem;
   p.temperature = 0;
-  assert_int_equal(setun_sampler_new(&p, &sampler, &err), SETUN_OK);
+  assert_int_equal(setun_sampler_new(&p, &sampler, &problem), SETUN_OK);
   setun_model *m = load(MODEL, NULL);
   setun_session *a = session(m, 4, 1), *b = session(m, 4, 1);
   const setun_token ids[] = {1, 5, 9, 20, 33, 47};
@@ -109,7 +109,7 @@ static void greedy(void **state) {
   EXPECT_OK(setun_session_eval(a, &largest, 1, NULL, &err)); // continues as before
   eval(b, &largest, 1, NULL);
   assert_memory_equal(setun_session_logits(a), setun_session_logits(b), setun_model_n_vocab(m) * sizeof(float));
-  assert_int_equal(setun_session_eval_sample(a, ids, 0, sampler, &largest, &err), SETUN_ERROR_ARGUMENT);
+  assert_int_equal(setun_session_eval_sample(a, ids, 0, sampler, &largest, &problem), SETUN_ERROR_ARGUMENT);
   setun_sampler_free(sampler);
   setun_session_free(a);
   setun_session_free(b);

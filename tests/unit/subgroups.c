@@ -1,0 +1,113 @@
+// A scalar model of how the shaders of src/backend/vulkan split their work, for subgroups of 4 to 128 invocations:
+// those that no driver at hand has. What is modelled stands beside each function; the shaders themselves run in
+// model/device_operations, in subgroups of 4, 8 and 16.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { INVOCATIONS = 128, REDUCED = 32, ROWS = 8, COLUMNS = 700 };
+
+// A workgroup: whole subgroups, st_vk_local of pipelines.c.
+typedef struct {
+  uint32_t size, subgroup, subgroups;
+} group;
+
+static group group_of(uint32_t wanted, uint32_t subgroup) {
+  uint32_t size = wanted > subgroup ? wanted : subgroup;
+  return (group){size, subgroup, size / subgroup};
+}
+
+// workgroup_sum and workgroup_max of reduce.glsl: all invocations come to a barrier, so each step is a loop over them.
+static float reduce(const group *g, const float *x, bool largest) {
+  float reduced[REDUCED] = {0};
+  assert_in_range(g->subgroups, 1, REDUCED);
+  for (uint32_t s = 0; s < g->subgroups; s++) {
+    float all = x[s * g->subgroup];
+    for (uint32_t i = 1; i < g->subgroup; i++) {
+      float v = x[s * g->subgroup + i];
+      all = largest ? fmaxf(all, v) : all + v;
+    }
+    reduced[s] = all; // by the invocation that subgroupElect chooses
+  }
+  float all = reduced[0];
+  for (uint32_t s = 1; s < g->subgroups; s++) all = largest ? fmaxf(all, reduced[s]) : all + reduced[s];
+  return all;
+}
+
+static void reductions(void **state) {
+  (void)state;
+  for (uint32_t subgroup = 4; subgroup <= 128; subgroup *= 2) {
+    for (uint32_t wanted = 64; wanted <= INVOCATIONS; wanted *= 2) {
+      const group g = group_of(wanted, subgroup);
+      float x[INVOCATIONS], most = 0;
+      double sum = 0;
+      assert_in_range(g.size, wanted, INVOCATIONS);
+      assert_int_equal(g.subgroups * g.subgroup, g.size);
+      for (uint32_t i = 0; i < g.size; i++) {
+        x[i] = (float)(i * 37 % 101); // integers: sums are exact in any order
+        sum += (double)x[i];
+        most = fmaxf(most, x[i]);
+      }
+      assert_true((double)reduce(&g, x, false) == sum);
+      assert_true(reduce(&g, x, true) == most);
+    }
+  }
+}
+
+// The rows of a workgroup and the words of a row, main of linear_int8.comp: each once.
+static void rows_and_words(void **state) {
+  (void)state;
+  for (uint32_t subgroup = 4; subgroup <= 128; subgroup *= 2) {
+    const group g = group_of(64, subgroup);
+    for (uint32_t rows = 1; rows <= 3 * ROWS; rows++) {
+      uint8_t taken[3 * ROWS] = {0};
+      for (uint32_t first = 0; first < rows; first += ROWS) {
+        uint32_t end = first + ROWS < rows ? first + ROWS : rows;
+        for (uint32_t s = 0; s < g.subgroups; s++) {
+          for (uint32_t row = first + s; row < end; row += g.subgroups) taken[row]++;
+        }
+      }
+      for (uint32_t row = 0; row < rows; row++) assert_int_equal(taken[row], 1);
+    }
+    for (uint32_t words = 1; words <= COLUMNS / 16; words++) {
+      uint8_t taken[COLUMNS / 16] = {0};
+      for (uint32_t i = 0; i < subgroup; i++) {
+        for (uint32_t k = i; k < words; k += subgroup) taken[k]++;
+      }
+      for (uint32_t k = 0; k < words; k++) assert_int_equal(taken[k], 1);
+    }
+  }
+}
+
+// The mean square of rms.glsl is the work of the first 16 invocations, whatever subgroups they are in: lanes of the
+// CPU's order, each there in every workgroup, and summed by one.
+static void lanes(void **state) {
+  enum { LANES = 16 };
+  (void)state;
+  for (uint32_t subgroup = 4; subgroup <= 128; subgroup *= 2) {
+    const group g = group_of(128, subgroup);
+    uint8_t taken[COLUMNS] = {0};
+    for (uint32_t lane = 0; lane < g.size; lane++) {
+      for (uint32_t i = lane; lane < LANES && i < COLUMNS; i += LANES) taken[i]++;
+    }
+    for (uint32_t i = 0; i < COLUMNS; i++) assert_int_equal(taken[i], 1);
+  }
+}
+
+// A page of 64 keys, add_page of attend.comp: a key an invocation, so that workgroups must have 64.
+static void pages(void **state) {
+  enum { POSITIONS = 64 };
+  (void)state;
+  for (uint32_t subgroup = 4; subgroup <= 128; subgroup *= 2) assert_true(group_of(64, subgroup).size >= POSITIONS);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(reductions), cmocka_unit_test(rows_and_words),
+                                     cmocka_unit_test(lanes), cmocka_unit_test(pages)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
