@@ -253,18 +253,18 @@ LANES_INLINE vi lanes_one_dots(st_form form, const uint8_t *codes, const vb *w, 
 LANES_INLINE vf lanes_block_one(st_form form, const st_matrix *w, size_t row, const st_view *v, size_t token,
                                 const st_rest_list *list) {
   const st_coding c = st_coding_of(form);
-  const bool halves = c.subs == 2;
+  const bool halves = c.subs == 2, kept = c.head && !c.back; // the scales of several steps
   const int8_t *x = v->codes + token * v->padded;
   const float *products = halves ? v->half_product + 2 * token * v->blocks : v->block_product + token * v->blocks;
   lanes_stream s = lanes_stream_of(w, row);
-  vf sum = vf_set(0), rest = vf_set(0), minimum = vf_set(0), d, m;
+  vf sum = vf_set(0), rest = vf_set(0), minimum = vf_set(0), d = sum, m = sum;
   vb codes[8];
   vi total;
   for (size_t b = 0, at = list->at; b < v->blocks; b++, at++, x += ST_STEP) {
     lanes_prefetch_step(form, s.codes);
 #pragma GCC unroll 2
     for (int sub = 0; sub < c.subs; sub++) {
-      lanes_scales(form, &s, sub, &d, &m);
+      if (!kept || s.left == s.each) lanes_scales(form, &s, sub, &d, &m);
       if (!c.sparse) lanes_block_unpack(form, s.codes, sub, codes);
       total = lanes_one_dots(form, s.codes, codes, x, sub, (halves ? v->half_sum[sub] : v->block_sum)[at]);
       lanes_block_add(d, v->block_scale + at, &total, 1, &sum);
