@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "quant/rows.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 extern const st_backend st_backend_vulkan;
 
-enum { TOKENS = 5, WIDTH = 256, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 48, POSITIONS = 70 };
+enum { TOKENS = 5, WIDTH = 256, WIDEST = 512, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 48, POSITIONS = 70 };
 
 // One of the two devices that are compared, with what a trial makes on it.
 typedef struct {
@@ -27,10 +28,12 @@ typedef struct {
   uint8_t *codes; // of the borrowed matrix
   float *out;     // [n_out] the results
   size_t n_out;
+  uint32_t width; // of the arrays
 } side;
 
 typedef struct {
   st_device *d, *cpu;
+  uint32_t width;
   const char *distrusted; // for tests: what counts as different; NULL: nothing
   setun_status status;    // of what is not a difference
   setun_error *err;
@@ -55,17 +58,17 @@ static void close_side(side *s) {
 static setun_status open_arrays(side *s, setun_error *err) {
   static const st_queue_options options = {.threads = 1, .n_batch = POSITIONS};
   st_array **arrays[] = {&s->x, &s->y, &s->z};
-  float *numbers = s->out = st_malloc((size_t)4 * POSITIONS * WIDTH, sizeof *s->out);
+  float *numbers = s->out = st_malloc((size_t)4 * POSITIONS * s->width, sizeof *s->out);
   st_random r;
   st_random_seed(&r, 7);
-  for (size_t i = 0; numbers && i < POSITIONS * WIDTH; i++) numbers[i] = (float)st_random_unit(&r) * 2 - 1;
+  for (size_t i = 0; numbers && i < POSITIONS * s->width; i++) numbers[i] = (float)st_random_unit(&r) * 2 - 1;
   if (!numbers) return st_fail_memory(err, "the check of a device");
   setun_status status = s->b->queue_new(s->device, &options, &s->queue, err);
   for (int i = 0; i < 3 && status == SETUN_OK; i++) {
-    status = s->b->array_new(s->queue, POSITIONS, WIDTH, arrays[i], err);
-    if (status == SETUN_OK) status = s->b->write(s->queue, *arrays[i], 0, POSITIONS * WIDTH, numbers, err);
+    status = s->b->array_new(s->queue, POSITIONS, s->width, arrays[i], err);
+    if (status == SETUN_OK) status = s->b->write(s->queue, *arrays[i], 0, POSITIONS * s->width, numbers, err);
   }
-  if (status == SETUN_OK) status = s->b->vector_new(s->device, numbers, WIDTH, &s->norm, err);
+  if (status == SETUN_OK) status = s->b->vector_new(s->device, numbers, s->width, &s->norm, err);
   if (status == SETUN_OK) status = s->b->vector_new(s->device, numbers, POSITIONS * HEAD_DIM, &s->table, err);
   return status;
 }
@@ -73,8 +76,8 @@ static setun_status open_arrays(side *s, setun_error *err) {
 // Adds the first n tokens of an array to the results.
 static setun_status take(side *s, const st_array *a, uint32_t n, setun_error *err) {
   float *to = s->out + s->n_out;
-  s->n_out += (size_t)n * WIDTH;
-  return s->b->read(s->queue, a, 0, (size_t)n * WIDTH, to, err);
+  s->n_out += (size_t)n * s->width;
+  return s->b->read(s->queue, a, 0, (size_t)n * s->width, to, err);
 }
 
 // Whether the largest difference of the results, relative to the largest number, is more than allowed, or one of them
@@ -93,7 +96,8 @@ static bool differ(const side *a, const side *b, double allowed) {
 // Runs a trial on the device and on the CPU; true where the results differ.
 typedef setun_status (*trial_fn)(side *s, const void *what, setun_error *err);
 static bool compare(trials *t, const char *name, trial_fn run, const void *what, double allowed) {
-  side sides[] = {{.b = &st_backend_vulkan, .device = t->d}, {.b = st_backend_at(0), .device = t->cpu}};
+  side sides[] = {{.b = &st_backend_vulkan, .device = t->d, .width = t->width},
+                  {.b = st_backend_at(0), .device = t->cpu, .width = t->width}};
   for (int i = 0; i < 2 && t->status == SETUN_OK; i++) t->status = run(&sides[i], what, t->err);
   bool different = t->status == SETUN_OK && differ(&sides[0], &sides[1], allowed);
   for (int i = 0; i < 2; i++) close_side(&sides[i]);
@@ -103,36 +107,50 @@ static bool compare(trials *t, const char *name, trial_fn run, const void *what,
 // ---- products -----------------------------------------------------------------------------------------------------
 
 // Random trits and scales.
-static void make_trits(st_random *r, int8_t *trits, float *scales) {
-  for (size_t i = 0; i < WIDTH * WIDTH; i++) {
+static void make_trits(st_random *r, uint32_t width, int8_t *trits, float *scales) {
+  for (size_t i = 0; i < (size_t)width * width; i++) {
     trits[i] = (int8_t)((int)(st_random_u64(r) % 3) - 1);
     scales[i] = 0.5f + (float)(st_random_u64(r) % 256) / 256; // half precision holds it
   }
 }
 
+// Rows of a format that is only read: any bytes, but scales from 2^-15 to 2.
+static void make_bytes(st_random *r, const st_format *f, uint8_t *bytes, size_t n) {
+  const st_value_block *v = f->ops->value;
+  for (size_t i = 0; i < n; i++) bytes[i] = (uint8_t)st_random_u64(r);
+  for (size_t i = 0; i < n && !v; i++) bytes[i] &= 0xBF; // 8-bit floats
+  for (size_t at = 0; v && at < n; at += f->block_bytes) {
+    for (uint32_t k = 0; k < v->n_scales; k++) bytes[at + v->scale_at[k] + 1] &= 0xBF;
+    if (v->e8m0) bytes[at] = 112 + bytes[at] % 16;
+  }
+}
+
 // Random numbers in the format, as the matrix takes them: as stored, or as floats.
-static void make_numbers(st_random *r, const st_format *f, st_rows rows, float *numbers, void *stored) {
-  const st_shape shape = {WIDTH, WIDTH};
-  const st_strip all = st_format_locate(f, shape, 0, WIDTH);
-  for (size_t i = 0; i < WIDTH * WIDTH; i++) numbers[i] = (float)st_random_unit(r) * 2 - 1;
-  f->ops->encode(f, shape, &all, numbers, stored);
+static void make_numbers(st_random *r, uint32_t width, const st_format *f, st_rows rows, float *numbers, void *stored) {
+  const st_shape shape = {width, width};
+  const st_strip all = st_format_locate(f, shape, 0, width);
+  for (size_t i = 0; i < (size_t)width * width; i++) numbers[i] = (float)st_random_unit(r) * 2 - 1;
+  if (f->ops->encode)
+    f->ops->encode(f, shape, &all, numbers, stored);
+  else
+    make_bytes(r, f, stored, (size_t)all.bytes);
   if (rows == ST_ROWS_FLOAT) f->ops->decode(f, shape, &all, stored, numbers);
 }
 
 static setun_status fill(side *s, const st_matrix_desc *desc, setun_error *err) {
   st_rows rows = s->b->matrix_info(s->device, desc).rows;
-  size_t n = WIDTH * WIDTH;
+  size_t n = (size_t)s->width * s->width;
   float *numbers = st_malloc(n, sizeof *numbers);
   void *stored = st_malloc(n, sizeof(float));
-  st_matrix_rows all = {.count = WIDTH, .data = rows == ST_ROWS_FLOAT ? (void *)numbers : stored};
+  st_matrix_rows all = {.count = s->width, .data = rows == ST_ROWS_FLOAT ? (void *)numbers : stored};
   st_random r;
   st_random_seed(&r, 11);
   setun_status status = numbers && stored ? SETUN_OK : st_fail_memory(err, "the check of a device");
   if (status == SETUN_OK && rows == ST_ROWS_TRITS) {
-    make_trits(&r, stored, numbers);
+    make_trits(&r, s->width, stored, numbers);
     all.scales = numbers;
   } else if (status == SETUN_OK) {
-    make_numbers(&r, desc->format, rows, numbers, stored);
+    make_numbers(&r, s->width, desc->format, rows, numbers, stored);
   }
   if (status == SETUN_OK) status = s->b->matrix_write(s->matrix, &all, err);
   st_free(numbers);
@@ -144,7 +162,7 @@ static setun_status fill(side *s, const st_matrix_desc *desc, setun_error *err) 
 // token and of several.
 static setun_status run_products(side *s, const void *what, setun_error *err) {
   const st_matrix_desc *given = what;
-  const int32_t ids[TOKENS] = {0, 7, 31, WIDTH - 1, 3};
+  const int32_t ids[TOKENS] = {0, 7, 31, (int32_t)s->width - 1, 3};
   st_matrix_desc desc = *given;
   if (s->b != &st_backend_vulkan) desc.ownership = ST_OWNED;
   setun_status status = s->b->matrix_new(s->device, &desc, &s->matrix, err);
@@ -158,10 +176,10 @@ static setun_status run_products(side *s, const void *what, setun_error *err) {
   for (uint32_t n = 1; n <= TOKENS && status == SETUN_OK; n += TOKENS - 1) {
     const st_linear_out first = {.matrix = s->matrix, .dst = s->y}, second = {.matrix = s->matrix, .dst = s->z};
     s->b->linear(s->queue, s->x, 0, n, s->norm, 1e-5f, &first, 1);
-    s->b->add(s->queue, s->x, s->y, n, WIDTH, 0.01f);
+    s->b->add(s->queue, s->x, s->y, n, s->width, 0.01f);
     s->b->linear(s->queue, s->x, 0, n, s->norm, 1e-5f, &second, 1);
     status = take(s, s->z, n, err);
-    if (status == SETUN_OK) s->b->glu(s->queue, ST_FN_RELU2, s->y, s->z, n, WIDTH, s->y);
+    if (status == SETUN_OK) s->b->glu(s->queue, ST_FN_RELU2, s->y, s->z, n, s->width, s->y);
     if (status == SETUN_OK) s->b->linear(s->queue, s->y, 0, n, s->norm, 1e-5f, &second, 1);
     if (status == SETUN_OK) status = take(s, s->z, n, err);
   }
@@ -169,6 +187,7 @@ static setun_status run_products(side *s, const void *what, setun_error *err) {
   return status == SETUN_OK ? take(s, s->y, TOKENS, err) : status;
 }
 
+// VALUES are named as their formats.
 static const char *const form_names[] = {
     [ST_VK_F32] = "float32 weights",  [ST_VK_F16] = "half-precision weights", [ST_VK_BF16] = "bfloat16 weights",
     [ST_VK_TRITS2] = "2-bit weights", [ST_VK_TRITS5] = "1.6-bit weights",     [ST_VK_BLOCKS2] = "2-bit blocks"};
@@ -208,6 +227,16 @@ static void try_form(trials *t, st_vk_form form, bool int8) {
   }
   t->status = st_fail(t->err, SETUN_ERROR_UNSUPPORTED, "%s cannot be used: its products of %s differ from the CPU's",
                       d->traits.name, form_names[form]);
+}
+
+static void try_format(trials *t, const st_format *f) {
+  st_device *d = t->d;
+  t->width = WIDTH % f->block ? WIDEST : WIDTH;
+  const st_matrix_desc desc = {.format = f, .shape = {t->width, t->width}};
+  if (try_products(t, f->name, &desc) || t->status != SETUN_OK) return;
+  d->lost_formats[f->id] = true;
+  st_log_write(&d->log, SETUN_LOG_WARNING, "%s: products of %s weights are wrong; these are stored as float32",
+               d->traits.name, f->name);
 }
 
 // ---- other operations ---------------------------------------------------------------------------------------------
@@ -283,15 +312,22 @@ static void try_operations(trials *t) {
 
 // ---- memory of what was found -------------------------------------------------------------------------------------
 
+enum {
+  KIND_OPERATIONS,
+  KIND_CACHES,
+  KIND_FORMS = KIND_CACHES + 16,
+  KIND_FORMATS = KIND_FORMS + 2 * ST_VK_VALUES,
+  KINDS = KIND_FORMATS + ST_FORMAT_COUNT
+};
+
 // What was found about a device, which its driver's identity tells from others.
 typedef struct {
   uint8_t identity[ST_VK_IDENTITY];
-  uint64_t done; // bits of the kinds that were checked
-  bool dots, tails;
+  bool done[KINDS]; // the kinds that were checked
+  bool used, dots, tails;
   uint32_t lost_forms;
+  bool lost_formats[ST_FORMAT_COUNT];
 } verdict;
-
-enum { KIND_OPERATIONS, KIND_CACHES, KIND_FORMS = KIND_CACHES + 16 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static verdict verdicts[ST_VK_DEVICES];
@@ -301,7 +337,8 @@ static _Thread_local bool checking; // a check asks about its own matrices
 static verdict *verdict_of(const st_device *d) {
   for (size_t i = 0; i < ST_VK_DEVICES; i++) {
     verdict *v = &verdicts[i];
-    if (!v->done && !v->dots && !v->tails) {
+    if (!v->used) {
+      v->used = true;
       memcpy(v->identity, d->traits.identity, sizeof v->identity);
       v->dots = d->traits.dots, v->tails = d->tails;
     }
@@ -315,18 +352,23 @@ static void check_kind(trials *t, int kind) {
     try_operations(t);
   else if (kind < KIND_FORMS)
     try_cache(t, (setun_kv_type)((kind - KIND_CACHES) / 4), (setun_kv_type)((kind - KIND_CACHES) % 4));
+  else if (kind >= KIND_FORMATS)
+    try_format(t, st_format_get((st_format_id)(kind - KIND_FORMATS)));
   else
     try_form(t, (st_vk_form)((kind - KIND_FORMS) / 2), (kind - KIND_FORMS) % 2);
 }
 
 static setun_status check(st_device *d, int kind, setun_error *err) {
   const st_backend *cpu = st_backend_at(0);
-  trials t = {.d = d, .distrusted = d->distrusted, .err = err};
+  trials t = {.d = d, .width = WIDTH, .distrusted = d->distrusted, .err = err};
   if (checking) return SETUN_OK;
   pthread_mutex_lock(&lock);
   verdict *v = d->distrusted ? NULL : verdict_of(d);
-  if (v) d->traits.dots = v->dots, d->tails = v->tails, d->lost_forms = v->lost_forms;
-  if (!v || !(v->done >> kind & 1)) {
+  if (v) {
+    d->traits.dots = v->dots, d->tails = v->tails, d->lost_forms = v->lost_forms;
+    memcpy(d->lost_formats, v->lost_formats, sizeof d->lost_formats);
+  }
+  if (!v || !v->done[kind]) {
     checking = true;
     t.status = cpu->device_new(&(st_device_options){.isa = cpu->isa_name(0)}, &t.cpu, err);
     if (t.status == SETUN_OK) {
@@ -335,7 +377,8 @@ static setun_status check(st_device *d, int kind, setun_error *err) {
     }
     checking = false;
     if (t.status == SETUN_OK && v) {
-      v->done |= (uint64_t)1 << kind;
+      v->done[kind] = true;
+      memcpy(v->lost_formats, d->lost_formats, sizeof v->lost_formats);
       v->dots = d->traits.dots, v->tails = d->tails, v->lost_forms = d->lost_forms;
     }
   }
@@ -349,6 +392,10 @@ setun_status st_vk_check(st_device *d, setun_error *err) {
 
 setun_status st_vk_check_cache(st_device *d, setun_kv_type keys, setun_kv_type values, setun_error *err) {
   return check(d, KIND_CACHES + 4 * (int)keys + (int)values, err);
+}
+
+setun_status st_vk_check_format(st_device *d, const st_format *f, setun_error *err) {
+  return check(d, KIND_FORMATS + (int)f->id, err);
 }
 
 setun_status st_vk_check_form(st_device *d, st_vk_form form, bool int8, setun_error *err) {

@@ -1,6 +1,6 @@
 // The types of the Vulkan backend, shared by its files: vk.c opens the loader, device.c a device, memory.c its buffers,
-// pipelines.c its shaders; matrix.c packs weights; queue.c logs and submits work, which recording.c records; linear.c,
-// rows.c, heads.c and attention.c are the operations, which check.c compares with the CPU's.
+// pipelines.c its shaders; matrix.c and values.c pack weights; queue.c logs and submits work, which recording.c records;
+// linear.c, rows.c, heads.c and attention.c are the operations, which check.c compares with the CPU's.
 //
 // Shaders take addresses of memory, not bindings, so that a buffer may be of any size and nothing is bound but a
 // pipeline and push constants.
@@ -78,11 +78,12 @@ struct st_device {
   VkPhysicalDeviceMemoryProperties memory;
   VkPipelineLayout layout;
   VkPipelineCache cache;
-  char *cache_path;       // of the file that keeps compiled pipelines; NULL: none
-  uint32_t n_pipelines;   // compiled since it was read
-  const char *distrusted; // for tests: the name of what its checks take for wrong; NULL: nothing
-  uint32_t lost_forms;    // bits by st_vk_form, of forms that it computes wrongly
-  bool tails;             // a product's last workgroup may prepare the next one
+  char *cache_path;                   // of the file that keeps compiled pipelines; NULL: none
+  uint32_t n_pipelines;               // compiled since it was read
+  const char *distrusted;             // for tests: the name of what its checks take for wrong; NULL: nothing
+  uint32_t lost_forms;                // bits by st_vk_form, of forms that it computes wrongly
+  bool lost_formats[ST_FORMAT_COUNT]; // the same of formats in the form ST_VK_VALUES
+  bool tails;                         // a product's last workgroup may prepare the next one
   st_log log;
   // The following are guarded by `lock`, which is held for a submission, but not while one is waited for.
   pthread_mutex_t lock;
@@ -105,16 +106,25 @@ typedef enum st_vk_form {
   ST_VK_F32,
   ST_VK_F16,
   ST_VK_BF16,
-  ST_VK_TRITS2, // 16 codes of 2 bits a word, trit + 1: byte j's bit pair p is column 4p + j; a float32 scale a row
-  ST_VK_TRITS5, // 20 trits a word, 5 a byte in base 3: byte j's digit p is column 4p + j; a float32 scale a row
-  ST_VK_BLOCKS2 // codes as in TRITS2, with a float32 scale a row and block of columns
+  ST_VK_TRITS2,  // 16 codes of 2 bits a word, trit + 1: byte j's bit pair p is column 4p + j; a float32 scale a row
+  ST_VK_TRITS5,  // 20 trits a word, 5 a byte in base 3: byte j's digit p is column 4p + j; a float32 scale a row
+  ST_VK_BLOCKS2, // codes as in TRITS2, with a float32 scale a row and block of columns
+  ST_VK_VALUES   // a value format in its own bits, see values.c
 } st_vk_form;
+
+// A value format as shaders/values.glsl reads it.
+typedef struct st_vk_values {
+  uint32_t codec, bits;        // as shaders/codecs.def has them; of a code, 0: the codec says
+  uint32_t block;              // columns; 0: a row is one block
+  uint32_t first, bytes, head; // the first byte of a block's codes, how many there are, the block's other bytes
+} st_vk_values;
 
 struct st_dmatrix {
   st_device *device;
   const st_format *format;
   st_vk_form form;
-  bool int8; // products take int8 by token
+  st_vk_values values; // of the form VALUES
+  bool int8;           // products take int8 by token
   uint32_t rows, columns, block;
   uint32_t row_words;    // of 32 bits, a row's codes
   uint32_t row_scales;   // a row's; 0: none
@@ -343,6 +353,12 @@ setun_status st_vk_matrix_write(st_dmatrix *matrix, const st_matrix_rows *rows, 
 void st_vk_matrix_borrow(st_dmatrix *matrix, void *codes);
 void st_vk_matrix_free(st_dmatrix *matrix);
 uint64_t st_vk_matrix_bytes(const st_dmatrix *matrix);
+// values.c: whether a format has the form VALUES; words of a row; what shaders are specialized to; a row's stored bytes
+// to words.
+bool st_vk_values_of(const st_format *format, st_vk_values *values);
+uint64_t st_vk_values_words(const st_vk_values *values, uint64_t columns);
+void st_vk_values_special(const st_vk_values *values, st_vk_special *special);
+void st_vk_values_pack(const st_vk_values *values, uint32_t columns, const uint8_t *row, uint32_t *out);
 // A description of weights that are kept in the form and, for int8, multiplied by such tokens. False: there is none.
 bool st_vk_desc_of(st_vk_form form, bool int8, st_matrix_desc *desc);
 setun_status st_vk_vector_new(st_device *device, const float *values, size_t n, st_dvector **vector, setun_error *err);
@@ -359,6 +375,7 @@ uint64_t st_vk_matrix_borrows(const st_dmatrix *matrix); // bytes of room
 setun_status st_vk_check(st_device *device, setun_error *err);
 setun_status st_vk_check_cache(st_device *device, setun_kv_type keys, setun_kv_type values, setun_error *err);
 setun_status st_vk_check_form(st_device *device, st_vk_form form, bool int8, setun_error *err);
+setun_status st_vk_check_format(st_device *device, const st_format *format, setun_error *err); // in the form VALUES
 
 // ---- operations ---------------------------------------------------------------------------------------------------
 

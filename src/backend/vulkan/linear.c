@@ -64,7 +64,8 @@ typedef struct {
 
 void st_vk_embed(st_queue *q, const st_dmatrix *m, const int32_t *ids, uint32_t n, float scale, st_array *dst,
                  uint32_t first) {
-  const st_vk_special special = {{st_vk_local(q->device, WIDE)}};
+  st_vk_special special = {{st_vk_local(q->device, WIDE)}};
+  if (m->form == ST_VK_VALUES) st_vk_values_special(&m->values, &special);
   if (!n || !st_vk_begin(q) || !st_vk_stream_room(q, st_vk_matrix_borrows(m))) return;
   const embed_push push = {.codes = st_vk_matrix_codes(q, m),
                            .scales = m->scales.address,
@@ -247,7 +248,8 @@ static st_vk_shader shader_for(const st_device *d, const st_dmatrix *m) {
 
 // Whether the products of two matrices are one dispatch.
 static bool together(const st_device *d, const st_dmatrix *a, const st_dmatrix *b) {
-  return shader_for(d, a) == shader_for(d, b) && a->row_words == b->row_words && a->block == b->block;
+  return shader_for(d, a) == shader_for(d, b) && a->row_words == b->row_words && a->block == b->block &&
+         !memcmp(&a->values, &b->values, sizeof a->values);
 }
 
 // Tokens that share a reading of the weights.
@@ -260,7 +262,8 @@ static uint32_t tile_of(const input *in) {
 static void run_products(st_queue *q, const input *in, const st_dmatrix *m, linear_push push, uint32_t groups,
                          st_vk_op *op) {
   uint32_t tile = tile_of(in), most = q->device->traits.most_groups;
-  const st_vk_special special = {{st_vk_local(q->device, NARROW), tile}};
+  st_vk_special special = {{st_vk_local(q->device, NARROW), tile}};
+  if (m->form == ST_VK_VALUES) st_vk_values_special(&m->values, &special);
   op->shader = shader_for(q->device, m);
   op->special = special;
   op->push_bytes = sizeof push;

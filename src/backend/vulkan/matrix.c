@@ -1,7 +1,7 @@
 // Weights: the forms in which rows are kept, packing into them, and vectors.
 //
 // Rows follow each other, each of whole words, so that a subgroup that takes a row reads consecutive words. Formats
-// that no form holds are expanded to float32 first.
+// that a device computes wrongly are expanded to float32 first.
 #include "backend/vulkan/device.h"
 
 #include "base/float16.h"
@@ -11,18 +11,25 @@
 
 enum { TRITS_OF_2 = 16, TRITS_OF_5 = 20 }; // columns of a word
 
-// The form in which rows are written; borrowed codes keep it.
-static st_vk_form written_form(uint32_t lost, const st_format *f) {
-  if (st_format_is_ternary(f)) return f->scales == ST_SCALE_BLOCK ? ST_VK_BLOCKS2 : ST_VK_TRITS2;
-  if (!st_format_is_float(f) || f->block_bytes != sizeof(uint16_t)) return ST_VK_F32;
-  st_vk_form form = f->ops->exponent == 0x7C00 ? ST_VK_F16 : ST_VK_BF16; // the bits of half precision's exponent
-  return lost >> form & 1 ? ST_VK_F32 : form;
+// `d`: NULL: one that computes all forms.
+static bool is_lost(const st_device *d, st_vk_form form) {
+  return d && d->lost_forms >> form & 1;
 }
 
-static st_vk_form form_of(uint32_t lost, const st_matrix_desc *desc) {
-  st_vk_form form = written_form(lost, desc->format);
+// The form in which rows are written; borrowed codes keep it.
+static st_vk_form written_form(const st_device *d, const st_format *f) {
+  st_vk_values values;
+  if (st_format_is_ternary(f)) return f->scales == ST_SCALE_BLOCK ? ST_VK_BLOCKS2 : ST_VK_TRITS2;
+  if (st_vk_values_of(f, &values)) return d && d->lost_formats[f->id] ? ST_VK_F32 : ST_VK_VALUES;
+  if (!st_format_is_float(f) || f->block_bytes != sizeof(uint16_t)) return ST_VK_F32;
+  st_vk_form form = f->ops->exponent == 0x7C00 ? ST_VK_F16 : ST_VK_BF16; // the bits of half precision's exponent
+  return is_lost(d, form) ? ST_VK_F32 : form;
+}
+
+static st_vk_form form_of(const st_device *d, const st_matrix_desc *desc) {
+  st_vk_form form = written_form(d, desc->format);
   bool five = form == ST_VK_TRITS2 && desc->precision == ST_PRECISION_INT8 && desc->ownership == ST_OWNED;
-  return five && !(lost >> ST_VK_TRITS5 & 1) ? ST_VK_TRITS5 : form;
+  return five && !is_lost(d, ST_VK_TRITS5) ? ST_VK_TRITS5 : form;
 }
 
 // That with the smallest blocks.
@@ -32,14 +39,17 @@ bool st_vk_desc_of(st_vk_form form, bool int8, st_matrix_desc *desc) {
   for (int i = 0; i < 2 * ST_FORMAT_COUNT; i++) {
     one.format = st_format_get((st_format_id)(i / 2));
     one.ownership = i % 2 ? ST_BORROWED : ST_OWNED;
-    if ((int8 && !st_format_is_ternary(one.format)) || form_of(0, &one) != form || one.format->block >= least) continue;
+    if ((int8 && !st_format_is_ternary(one.format)) || form_of(NULL, &one) != form || one.format->block >= least)
+      continue;
     *desc = one;
     least = one.format->block;
   }
   return least < UINT32_MAX;
 }
 
-static uint64_t words_of(st_vk_form form, uint64_t columns, uint32_t block) {
+static uint64_t words_of(st_vk_form form, uint64_t columns, const st_format *f) {
+  st_vk_values values = {0};
+  uint32_t block = f->block;
   switch (form) {
   case ST_VK_F32: return columns;
   case ST_VK_F16:
@@ -47,15 +57,15 @@ static uint64_t words_of(st_vk_form form, uint64_t columns, uint32_t block) {
   case ST_VK_TRITS2: return (columns + TRITS_OF_2 - 1) / TRITS_OF_2;
   case ST_VK_TRITS5: return (columns + TRITS_OF_5 - 1) / TRITS_OF_5;
   case ST_VK_BLOCKS2: return (columns + block - 1) / block * (block / TRITS_OF_2 + 1); // and a scale
+  case ST_VK_VALUES: return st_vk_values_of(f, &values) ? st_vk_values_words(&values, columns) : 0;
   }
   return 0;
 }
 
-static st_rows rows_of(uint32_t lost, const st_format *f) {
+static st_rows rows_of(const st_device *d, const st_format *f) {
   if (st_format_is_ternary(f)) return ST_ROWS_TRITS;
-  return written_form(lost, f) == ST_VK_F32 && !(st_format_is_float(f) && f->block_bytes == sizeof(float))
-             ? ST_ROWS_FLOAT
-             : ST_ROWS_BYTES;
+  return written_form(d, f) == ST_VK_F32 && !(st_format_is_float(f) && f->block_bytes == sizeof(float)) ? ST_ROWS_FLOAT
+                                                                                                        : ST_ROWS_BYTES;
 }
 
 static bool has_row_scales(st_vk_form form) {
@@ -65,25 +75,26 @@ static bool has_row_scales(st_vk_form form) {
 // The form in which a matrix's rows will be kept, after its products were checked, unless they were before. What fails
 // here is reported where the matrix is made.
 static st_vk_form checked_form(const st_device *d, const st_matrix_desc *desc, setun_error *err, setun_status *status) {
-  st_vk_form form = form_of(d->lost_forms, desc);
+  st_vk_form form = form_of(d, desc);
   bool int8 = desc->precision == ST_PRECISION_INT8 && st_format_is_ternary(desc->format);
-  *status = st_vk_check_form((st_device *)d, form, int8, err);
-  return form_of(d->lost_forms, desc);
+  *status = form == ST_VK_VALUES ? st_vk_check_format((st_device *)d, desc->format, err)
+                                 : st_vk_check_form((st_device *)d, form, int8, err);
+  return form_of(d, desc);
 }
 
 static uint64_t bytes_of(st_vk_form form, const st_matrix_desc *desc) {
-  return desc->shape.rows * words_of(form, desc->shape.columns, desc->format->block) * sizeof(uint32_t);
+  return desc->shape.rows * words_of(form, desc->shape.columns, desc->format) * sizeof(uint32_t);
 }
 
 st_matrix_info st_vk_matrix_info(const st_device *d, const st_matrix_desc *desc) {
   st_matrix_desc owned = *desc;
   setun_status status;
   owned.ownership = ST_OWNED;
-  st_vk_form own = checked_form(d, &owned, NULL, &status), written = written_form(d->lost_forms, desc->format);
+  st_vk_form own = checked_form(d, &owned, NULL, &status), written = written_form(d, desc->format);
   return (st_matrix_info){.codes = bytes_of(written, desc),
                           .own = bytes_of(own, desc),
                           .beside = has_row_scales(written) ? desc->shape.rows * sizeof(float) : 0,
-                          .rows = rows_of(d->lost_forms, desc->format),
+                          .rows = rows_of(d, desc->format),
                           .row_unit = 1};
 }
 
@@ -99,7 +110,7 @@ setun_status st_vk_matrix_new(st_device *d, const st_matrix_desc *desc, st_dmatr
   setun_status status;
   st_vk_form form = checked_form(d, desc, err, &status);
   if (status != SETUN_OK) return status;
-  uint64_t words = words_of(form, desc->shape.columns, desc->format->block), all;
+  uint64_t words = words_of(form, desc->shape.columns, desc->format), all;
   if (!st_mul_u64(words, desc->shape.rows, &all) || all > MOST || desc->shape.rows > MOST) {
     return st_fail(err, SETUN_ERROR_LIMIT, "%s: a matrix of %llu x %llu is too large for the device", d->traits.name,
                    (unsigned long long)desc->shape.rows, (unsigned long long)desc->shape.columns);
@@ -115,6 +126,7 @@ setun_status st_vk_matrix_new(st_device *d, const st_matrix_desc *desc, st_dmatr
                     .block = desc->format->block,
                     .row_words = (uint32_t)words,
                     .row_scales = has_row_scales(form)};
+  if (form == ST_VK_VALUES) st_vk_values_of(desc->format, &m->values);
   setun_status s = SETUN_OK;
   if (desc->ownership == ST_OWNED)
     s = st_vk_piece_new(d, all * sizeof(uint32_t), "weights", &m->codes, err);
@@ -192,6 +204,11 @@ static setun_status pack_row(const st_dmatrix *m, const st_matrix_rows *r, uint6
   switch (m->form) {
   case ST_VK_TRITS2: pack_twos(trits, m->columns, m->row_words, out); break;
   case ST_VK_BLOCKS2: pack_blocks(m, trits, r->scales + i * blocks, out); break;
+  case ST_VK_VALUES: {
+    size_t bytes = (size_t)st_format_row_bytes(m->format, m->columns);
+    st_vk_values_pack(&m->values, m->columns, (const uint8_t *)r->data + i * bytes, out);
+    break;
+  }
   case ST_VK_TRITS5:
     if (pack_fives(trits, m->columns, m->row_words, out)) break;
     return st_fail(err, SETUN_ERROR_FORMAT, "row %llu: expected weights of -1, 0 and 1, found 2",

@@ -17,12 +17,10 @@ void main() {
   uint row = ids.w[gl_WorkGroupID.x], base = row * row_words, to = gl_WorkGroupID.x * dst_stride;
   for (uint k = gl_LocalInvocationID.x; k < (columns + UNIT - 1) / UNIT; k += gl_WorkGroupSize.x) {
     float w[UNIT];
-    decode(codes.w[base + k], w);
+    decode_at(codes, base, k, columns, block, w);
     float d = 1;
 #if ROW_SCALES
     d = scales.f[row];
-#elif FORM == 5
-    d = uintBitsToFloat(codes.w[base + (columns + block - 1) / block * (block / UNIT) + k * UNIT / block]);
 #endif
     [[unroll]] for (uint i = 0; i < UNIT; i++) {
       precise float v = w[i] * d;

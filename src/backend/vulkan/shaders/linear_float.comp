@@ -23,16 +23,9 @@ void main() {
     precise float sums[TILE];
     [[unroll]] for (uint t = 0; t < TILE; t++) sums[t] = 0;
     uint base = row * row_words, words = (columns + UNIT - 1) / UNIT;
-#if FORM == 5
-    uint scales = base + (columns + block - 1) / block * (block / UNIT);
-#endif
     for (uint k = gl_SubgroupInvocationID; k < words; k += gl_SubgroupSize) {
       float w[UNIT];
-      decode(o.codes.w[base + k], w);
-#if FORM == 5
-      float d = uintBitsToFloat(o.codes.w[scales + k * UNIT / block]);
-      [[unroll]] for (uint i = 0; i < UNIT; i++) w[i] *= d;
-#endif
+      decode_at(o.codes, base, k, columns, block, w);
       [[unroll]] for (uint t = 0; t < TILE; t++) {
         uint at = min(first + t, tokens - 1) * x_stride;
         [[unroll]] for (uint i = 0; i < UNIT; i++) {

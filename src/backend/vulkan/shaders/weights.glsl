@@ -1,4 +1,5 @@
-// What a word of a row holds: UNIT columns in a form, see st_vk_form.
+// What a word of a row holds: UNIT columns in a form, see st_vk_form. decode_at gives unit k of the row that begins at a
+// word, with the scales that are not a row's.
 #if FORM == 0 // float32
 #define UNIT 1
 void decode(uint word, out float w[UNIT]) {
@@ -38,3 +39,19 @@ void decode(uint word, out float w[UNIT]) {
 }
 #endif
 #define ROW_SCALES (FORM == 3 || FORM == 4)
+
+#if FORM == 6
+#include "values.glsl"
+#else
+void decode_at(Words p, uint base, uint k, uint columns, uint block, out float w[UNIT]) {
+  decode(p.w[base + k], w);
+#if FORM == 5
+  uint scales = base + (columns + block - 1) / block * (block / UNIT);
+  float d = uintBitsToFloat(p.w[scales + k * UNIT / block]);
+  [[unroll]] for (uint i = 0; i < UNIT; i++) {
+    precise float v = w[i] * d;
+    w[i] = v;
+  }
+#endif
+}
+#endif
