@@ -315,6 +315,104 @@ static void check_attention(st_random *r, setun_kv_type keys, setun_kv_type valu
   close_pair(&p);
 }
 
+// ---- recurrent layers ---------------------------------------------------------------------------------------------
+
+// Two turns of two sequences; and their states, which either device continues.
+static void check_recurrent(st_random *r) {
+  enum { VALUES_MOST = 150, RUN = 4, SLOTS = 2, CHANNELS = 4 * 64 + 4 * VALUES_MOST };
+  uint32_t keys = 1 + below(r, 2), each = 1 + below(r, 2), dim = 16 * (1 + below(r, 4)),
+           values = 1 + below(r, VALUES_MOST);
+  const st_state_shape shape = {SLOTS, 2, keys, keys * each, dim, values, 2 + below(r, 4), below(r, 2)};
+  const uint32_t channels = st_state_channels(&shape), heads = keys * each, width = heads * values;
+  static float numbers[2 * RUN * CHANNELS], taps[8 * CHANNELS];
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = 3 * unit(r);
+  for (size_t i = 0; i < sizeof taps / sizeof *taps; i++) taps[i] = unit(r);
+  pair p;
+  st_array *x[2], *mixed[2], *alpha[2], *beta[2], *dst[2];
+  st_dvector *tap[2], *rate[2], *bias[2];
+  st_states *states[2];
+  setun_error err;
+  open_devices(&p);
+  open_queues(&p);
+  uint32_t first = 1 + below(r, RUN), n = first + 1 + below(r, RUN);
+  new_array(&p, x, n, channels, numbers);
+  new_array(&p, mixed, n, channels, numbers);
+  new_array(&p, dst, n, width, numbers);
+  new_vector(&p, tap, taps, (size_t)shape.n_taps * channels);
+  new_vector(&p, rate, taps + 5, heads);
+  new_vector(&p, bias, taps + 9, heads);
+  for (int i = 0; i < 2; i++) need(p.b[i]->states_new(p.queue[i], &shape, &states[i], &err), &err);
+  for (int turn = 0; turn < 3; turn++) {
+    uint32_t from[] = {turn ? 1 : ST_NO_STATE, turn ? 0 : ST_NO_STATE};
+    const st_token_run runs[] = {{.n = first, .state_from = from[0], .state_to = 1},
+                                 {.n = n - first, .state_from = from[1], .state_to = 0}};
+    const st_batch batch = {runs, 2, n};
+    new_array(&p, alpha, n, heads, numbers + turn);
+    new_array(&p, beta, n, heads, numbers + 7 + turn);
+    for (int i = 0; i < 2; i++) {
+      const st_delta_args delta = {1, mixed[i], alpha[i], beta[i], rate[i], bias[i], dst[i]};
+      p.b[i]->convolve(p.queue[i], states[i], 1, &batch, x[i], tap[i], mixed[i]);
+      p.b[i]->delta(p.queue[i], states[i], &batch, &delta);
+    }
+    expect_near(&p, dst, (size_t)n * width, 2e-5, "recurrent layers");
+    free_array(&p, alpha);
+    free_array(&p, beta);
+    assert_int_equal(gpu->state_size(&shape), p.b[1]->state_size(&shape));
+    char *saved = calloc(1, (size_t)gpu->state_size(&shape));
+    assert_non_null(saved);
+    for (uint32_t slot = 0; turn == 1 && slot < SLOTS; slot++) { // the last turn goes on from the CPU's
+      need(p.b[1]->state_save(p.queue[1], states[1], slot, saved, &err), &err);
+      need(gpu->state_restore(p.queue[0], states[0], slot, saved, &err), &err);
+      need(gpu->state_save(p.queue[0], states[0], slot, saved, &err), &err);
+      need(p.b[1]->state_restore(p.queue[1], states[1], slot, saved, &err), &err);
+    }
+    free(saved);
+  }
+  for (int i = 0; i < 2; i++) p.b[i]->states_free(states[i]);
+  free_vector(&p, tap);
+  free_vector(&p, rate);
+  free_vector(&p, bias);
+  free_array(&p, x);
+  free_array(&p, mixed);
+  free_array(&p, dst);
+  close_pair(&p);
+}
+
+// Rotations are the scalar table's to the bit, with all factors and none; and columns in another order.
+static void check_rotation(st_random *r) {
+  enum { MOST = 1024 };
+  uint32_t block = 2u << below(r, 7), width = block * (1 + below(r, MOST / block)), n = 1 + below(r, TOKENS - 1);
+  static float numbers[TOKENS * MOST];
+  static uint32_t order[MOST];
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = unit(r);
+  for (uint32_t i = 0; i < width; i++) order[i] = below(r, width);
+  pair p;
+  st_array *x[2], *y[2];
+  st_dvector *norm[2], *before[2], *after[2];
+  open_devices(&p);
+  open_queues(&p);
+  new_array(&p, x, TOKENS, width, numbers);
+  new_array(&p, y, TOKENS, width, numbers);
+  new_vector(&p, norm, numbers + 3, width);
+  new_vector(&p, before, numbers + 5, width);
+  new_vector(&p, after, numbers + 8, width);
+  for (int i = 0; i < 2; i++) {
+    const st_hadamard_args full = {width, block, norm[i], 1e-5f, before[i], after[i]},
+                           plain = {.width = width, .block = block};
+    p.b[i]->hadamard(p.queue[i], x[i], 0, n, &full, x[i]);
+    p.b[i]->hadamard(p.queue[i], x[i], 1, n, &plain, y[i]);
+  }
+  expect_near(&p, y, (size_t)TOKENS * width, 0, "rotation");
+  for (int i = 0; i < 2; i++) p.b[i]->reorder(p.queue[i], y[i], 1, n, width, order, x[i]);
+  expect_near(&p, x, (size_t)TOKENS * width, 0, "another order");
+  free_vector(&p, norm);
+  free_vector(&p, before);
+  free_vector(&p, after);
+  free_array(&p, x);
+  free_array(&p, y);
+  close_pair(&p);
+}
+
 // ---- others -------------------------------------------------------------------------------------------------------
 
 static void check_rows(st_random *r) {
@@ -531,6 +629,10 @@ static void round_of_all(void) {
   }
   st_random_seed(&r, rounds_seed(&rounds, class ++));
   if (rounds_go_on(&rounds)) check_rows(&r);
+  st_random_seed(&r, rounds_seed(&rounds, class ++));
+  if (rounds_go_on(&rounds)) check_recurrent(&r);
+  st_random_seed(&r, rounds_seed(&rounds, class ++));
+  if (rounds_go_on(&rounds)) check_rotation(&r);
 }
 
 static void all(void **state) {

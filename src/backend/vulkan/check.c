@@ -23,8 +23,9 @@ typedef struct {
   st_queue *queue;
   st_dmatrix *matrix;
   st_dvector *norm, *table;
-  st_array *x, *y, *z;
+  st_array *x, *y, *z, *alpha, *beta; // the last two only of recurrent layers
   st_cache *cache;
+  st_states *states;
   uint8_t *codes; // of the borrowed matrix
   float *out;     // [n_out] the results
   size_t n_out;
@@ -41,11 +42,12 @@ typedef struct {
 
 static void close_side(side *s) {
   const st_backend *b = s->b;
-  st_array *arrays[] = {s->x, s->y, s->z};
-  for (int i = 0; i < 3; i++) {
+  st_array *arrays[] = {s->x, s->y, s->z, s->alpha, s->beta};
+  for (int i = 0; i < 5; i++) {
     if (arrays[i]) b->array_free(arrays[i]);
   }
   if (s->cache) b->cache_free(s->cache);
+  if (s->states) b->states_free(s->states);
   if (s->norm) b->vector_free(s->norm);
   if (s->table) b->vector_free(s->table);
   if (s->matrix) b->matrix_free(s->matrix);
@@ -269,11 +271,37 @@ static setun_status run_gate(side *s, const void *what, setun_error *err) {
   return take(s, s->z, TOKENS, err);
 }
 
+// Two turns of a recurrent layer's convolution and delta rule, the second from the first one's state.
+static setun_status run_recurrent(side *s, const void *what, setun_error *err) {
+  enum { KEY_HEADS = 1, VALUE_HEADS = 2, DIM = 32, TAPS = 4 };
+  const st_state_shape shape = {1, 1, KEY_HEADS, VALUE_HEADS, DIM, DIM, TAPS, false};
+  (void)what;
+  setun_status status = open_arrays(s, err);
+  if (status == SETUN_OK) status = s->b->array_new(s->queue, TOKENS, WIDTH, &s->alpha, err);
+  if (status == SETUN_OK) status = s->b->array_new(s->queue, TOKENS, WIDTH, &s->beta, err);
+  if (status == SETUN_OK) status = s->b->states_new(s->queue, &shape, &s->states, err);
+  for (int turn = 0; turn < 2 && status == SETUN_OK; turn++) {
+    const st_token_run run = {.n = TOKENS, .state_from = turn ? 0 : ST_NO_STATE, .state_to = 0};
+    const st_batch batch = {&run, 1, TOKENS};
+    const st_delta_args delta = {
+        .mixed = s->y, .alpha = s->alpha, .beta = s->beta, .rate = s->norm, .bias = s->norm, .dst = s->z};
+    const st_columns all = {.n = WIDTH, .count = 1}, later = {.from = 9, .n = VALUE_HEADS, .count = 1};
+    s->b->copy_columns(s->queue, s->x, TOKENS, &all, s->alpha); // which a turn changes
+    s->b->copy_columns(s->queue, s->x, TOKENS, &later, s->beta);
+    s->b->convolve(s->queue, s->states, 0, &batch, s->x, s->table, s->y);
+    s->b->delta(s->queue, s->states, &batch, &delta);
+    status = take(s, s->z, TOKENS, err);
+  }
+  return status;
+}
+
 static setun_status run_rows(side *s, const void *what, setun_error *err) {
   const uint32_t tokens[TOKENS] = {3, 0, 3, 1, 4};
   const float weights[TOKENS] = {1, 2, -1, 0.5f, 3};
+  const st_hadamard_args turned = {.width = WIDTH, .block = WIDTH / 4, .norm = s->norm, .eps = 1e-5f, .after = s->norm};
   const st_columns columns = {.from = 1, .from_step = 60, .to = 5, .to_step = 50, .n = 20, .count = 3};
   int32_t largest[TOKENS] = {0};
+  uint32_t order[WIDTH];
   (void)what;
   setun_status status = open_arrays(s, err);
   if (status != SETUN_OK) return status;
@@ -283,8 +311,11 @@ static setun_status run_rows(side *s, const void *what, setun_error *err) {
   s->b->clip(s->queue, s->y, TOKENS, WIDTH, 0.9f);
   s->b->clear(s->queue, s->z, 2, WIDTH);
   s->b->add(s->queue, s->y, s->z, TOKENS, WIDTH, 0.5f);
+  for (uint32_t i = 0; i < WIDTH; i++) order[i] = (i + 3) * 5 % WIDTH;
+  s->b->hadamard(s->queue, s->y, 0, TOKENS, &turned, s->y);
+  s->b->reorder(s->queue, s->y, 1, TOKENS - 1, WIDTH, order, s->z);
   status = s->b->argmax(s->queue, s->x, TOKENS, WIDTH, largest, err);
-  if (status == SETUN_OK) status = take(s, s->y, TOKENS, err);
+  if (status == SETUN_OK) status = take(s, s->z, TOKENS, err);
   for (int i = 0; i < TOKENS; i++) s->out[s->n_out++] = (float)largest[i];
   return status;
 }
@@ -314,6 +345,7 @@ static void try_operations(trials *t) {
 
 enum {
   KIND_OPERATIONS,
+  KIND_STATES,
   KIND_CACHES,
   KIND_FORMS = KIND_CACHES + 16,
   KIND_FORMATS = KIND_FORMS + 2 * ST_VK_VALUES,
@@ -350,6 +382,8 @@ static verdict *verdict_of(const st_device *d) {
 static void check_kind(trials *t, int kind) {
   if (kind == KIND_OPERATIONS)
     try_operations(t);
+  else if (kind == KIND_STATES)
+    try_operation(t, "recurrent layers", run_recurrent, NULL, 1e-4);
   else if (kind < KIND_FORMS)
     try_cache(t, (setun_kv_type)((kind - KIND_CACHES) / 4), (setun_kv_type)((kind - KIND_CACHES) % 4));
   else if (kind >= KIND_FORMATS)
@@ -396,6 +430,10 @@ setun_status st_vk_check_cache(st_device *d, setun_kv_type keys, setun_kv_type v
 
 setun_status st_vk_check_format(st_device *d, const st_format *f, setun_error *err) {
   return check(d, KIND_FORMATS + (int)f->id, err);
+}
+
+setun_status st_vk_check_states(st_device *d, setun_error *err) {
+  return check(d, KIND_STATES, err);
 }
 
 setun_status st_vk_check_form(st_device *d, st_vk_form form, bool int8, setun_error *err) {

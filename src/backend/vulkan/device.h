@@ -1,6 +1,6 @@
 // The types of the Vulkan backend, shared by its files: vk.c opens the loader, device.c a device, memory.c its buffers,
 // pipelines.c its shaders; matrix.c and values.c pack weights; queue.c logs and submits work, which recording.c records;
-// linear.c, rows.c, heads.c and attention.c are the operations, which check.c compares with the CPU's.
+// linear.c, rows.c, heads.c, attention.c and recurrent.c are the operations, which check.c compares with the CPU's.
 //
 // Shaders take addresses of memory, not bindings, so that a buffer may be of any size and nothing is bound but a
 // pipeline and push constants.
@@ -374,6 +374,7 @@ uint64_t st_vk_matrix_borrows(const st_dmatrix *matrix); // bytes of room
 // may be avoided afterwards. SETUN_ERROR_UNSUPPORTED: the device cannot be used.
 setun_status st_vk_check(st_device *device, setun_error *err);
 setun_status st_vk_check_cache(st_device *device, setun_kv_type keys, setun_kv_type values, setun_error *err);
+setun_status st_vk_check_states(st_device *device, setun_error *err);
 setun_status st_vk_check_form(st_device *device, st_vk_form form, bool int8, setun_error *err);
 setun_status st_vk_check_format(st_device *device, const st_format *format, setun_error *err); // in the form VALUES
 
@@ -401,6 +402,22 @@ void st_vk_scatter_add(st_queue *queue, st_array *x, const uint32_t *tokens, con
 void st_vk_clear(st_queue *queue, st_array *x, uint32_t n, uint32_t width);
 void st_vk_add(st_queue *queue, st_array *x, const st_array *y, uint32_t n, uint32_t width, float scale);
 void st_vk_copy_columns(st_queue *queue, const st_array *x, uint32_t n, const st_columns *columns, st_array *dst);
+
+void st_vk_hadamard(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, const st_hadamard_args *args,
+                    st_array *dst);
+void st_vk_reorder(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, uint32_t width,
+                   const uint32_t *order, st_array *dst);
+
+uint64_t st_vk_state_size(const st_state_shape *shape);
+uint64_t st_vk_states_size(const st_state_shape *shape);
+setun_status st_vk_states_new(st_queue *queue, const st_state_shape *shape, st_states **states, setun_error *err);
+void st_vk_states_free(st_states *states);
+void st_vk_convolve(st_queue *queue, st_states *states, uint32_t layer, const st_batch *batch, const st_array *x,
+                    const st_dvector *taps, st_array *dst);
+void st_vk_delta(st_queue *queue, st_states *states, const st_batch *batch, const st_delta_args *args);
+setun_status st_vk_state_save(st_queue *queue, const st_states *states, uint32_t slot, void *bytes, setun_error *err);
+setun_status st_vk_state_restore(st_queue *queue, st_states *states, uint32_t slot, const void *bytes,
+                                 setun_error *err);
 
 uint64_t st_vk_cache_size(const st_device *device, const st_cache_shape *shape, int threads);
 uint64_t st_vk_cache_page_size(const st_cache_shape *shape);

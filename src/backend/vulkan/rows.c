@@ -70,7 +70,7 @@ void st_vk_glu(st_queue *q, st_activation_fn fn, const st_array *gate, const st_
 
 // ---- rows ---------------------------------------------------------------------------------------------------------
 
-enum { GATHER, SCATTER_ADD, COLUMNS };
+enum { GATHER, SCATTER_ADD, COLUMNS, REORDER };
 
 typedef struct {
   VkDeviceAddress x, dst, tokens, weights;
@@ -115,6 +115,15 @@ void st_vk_scatter_add(st_queue *q, st_array *x, const uint32_t *tokens, const f
   push.weights = st_vk_upload_copy(q, weights, n * sizeof *weights);
   push.count = n;
   run_rows(q, SCATTER_ADD, &push, 1, y, x);
+}
+
+void st_vk_reorder(st_queue *q, const st_array *x, uint32_t first, uint32_t n, uint32_t width, const uint32_t *order,
+                   st_array *dst) {
+  rows_push push = push_of(x, dst, width);
+  if (!n || !st_vk_begin(q)) return;
+  push.x += (VkDeviceAddress)first * x->width * sizeof(float);
+  push.tokens = st_vk_upload_copy(q, order, width * sizeof *order);
+  run_rows(q, REORDER, &push, n, x, dst);
 }
 
 void st_vk_copy_columns(st_queue *q, const st_array *x, uint32_t n, const st_columns *c, st_array *dst) {

@@ -1,10 +1,11 @@
-// Rows that are copied from listed tokens, rows that are added to them, and columns that are copied.
+// Rows that are copied from listed tokens, rows that are added to them, and columns that are copied, or all in another
+// order, which is listed.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
 layout(constant_id = 1) const uint OPERATION = 0;
-const uint GATHER = 0, SCATTER_ADD = 1, COLUMNS = 2;
+const uint GATHER = 0, SCATTER_ADD = 1, COLUMNS = 2, REORDER = 3;
 
 layout(push_constant) uniform Push {
   Floats x, dst;
@@ -26,6 +27,8 @@ void main() {
       precise float both = dst.f[at] + more;
       dst.f[at] = both;
     }
+  } else if (OPERATION == REORDER) {
+    dst.f[row * dst_stride + i] = x.f[row * x_stride + tokens.w[i]];
   } else {
     uint piece = i / count, column = i % count;
     dst.f[row * dst_stride + to + piece * to_step + column] =
