@@ -12,7 +12,7 @@ endif()
 
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${SETUN_VULKAN_FOLDER}/shaders.def)
 file(STRINGS ${SETUN_VULKAN_FOLDER}/shaders.def rows REGEX "^SHADER[(]")
-file(GLOB shaders CONFIGURE_DEPENDS ${SETUN_VULKAN_FOLDER}/shaders/*)
+file(GLOB shaders CONFIGURE_DEPENDS ${SETUN_VULKAN_FOLDER}/shaders/* ${SETUN_VULKAN_FOLDER}/codecs.def)
 set(folder ${CMAKE_CURRENT_BINARY_DIR}/shaders)
 file(MAKE_DIRECTORY ${folder})
 set(headers "")

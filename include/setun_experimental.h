@@ -36,8 +36,9 @@ typedef struct setun_device_work {
 SETUN_API setun_status setun_session_get_device_work(const setun_session *session, size_t index,
                                                      setun_device_work *device_work, setun_error *error);
 /* setun_session_eval for at least one token, then setun_sampler_sample with its logits. Of these only what the
- * sampler needs leaves a GPU: 4 bytes for the largest, or the top_k largest where nothing but these decides. Then
- * setun_session_logits is NULL. */
+ * sampler needs leaves a GPU: 4 bytes for the largest, or the top_k largest (at most 127) and one more, with their
+ * indices, where nothing but these decides. Where only these left it, setun_session_logits is NULL afterwards. On an
+ * error of the sampler the tokens remain evaluated. */
 SETUN_API setun_status setun_session_eval_sample(setun_session *session, const setun_token *ids, size_t n,
                                                  setun_sampler *sampler, setun_token *id, setun_error *error);
 

@@ -78,7 +78,8 @@ typedef struct setun_model_params {
    * for each device and version of a driver, which is replaced when the model is freed, so that the next start is
    * faster. NULL: nothing is kept. */
   const char *device_cache;
-  /* Bytes of the memory of a device that is not the CPU, for weights, cache and activations; 0: what it says is free.
+  /* Bytes of the memory of a device that is not the CPU, for weights, cache and activations of this model; 0: what it
+   * says is free. SETUN_ERROR_ARGUMENT where the CPU computes, which `memory` limits.
    * Weights beyond it are read again for each pass, as those beyond `memory` are, and copied to the device meanwhile. */
   uint64_t device_memory;
 } setun_model_params;

@@ -32,16 +32,17 @@ def _adapter_list(adapters: Mapping[str, float]) -> tuple[Any, int]:
 class Model:
     """A GGUF file or a Hugging Face directory, loaded. `memory`: bytes that the process may use, 0: what is available;
     `adapters`: paths of LoRA adapters, each with its scale; adapter_rank, adapter_bytes: room for those loaded later;
-    `device`: where it computes, as in setun_model_params."""
+    `device`: where it computes, `device_memory`: bytes of its memory, as in setun_model_params."""
 
     def __init__(self, path: str | os.PathLike[str], *, memory: int = 0, threads: int = 0, isa: str | None = None,
                  precise: bool = False, adapters: Mapping[str, float] | None = None, adapter_rank: int = 0,
-                 adapter_bytes: int = 0, device: str | None = None) -> None:
+                 adapter_bytes: int = 0, device: str | None = None, device_memory: int = 0) -> None:
         self._handle: c_void_p | None = None
         given = params(_library.ModelParams, "model")
         given.memory, given.threads, given.precise = memory, threads, precise
         given.isa = isa.encode() if isa else None
         given.device = device.encode() if device else None
+        given.device_memory = device_memory
         given.adapters, given.n_adapters = _adapter_list(adapters or {})
         given.adapter_rank, given.adapter_bytes = adapter_rank, adapter_bytes
         self._handle = make("model_load", os.fsencode(path), byref(given))

@@ -240,7 +240,8 @@ struct st_backend {
   setun_status (*device_new)(const st_device_options *options, st_device **device, setun_error *err);
   void (*device_free)(st_device *device);
   const char *(*device_isa)(const st_device *device); // an instruction set, or the device's name
-  // Optional: whether the device has memory of its own, and the bytes of it that are free; 0: unknown.
+  // Optional: whether the device has memory of its own, and the bytes of it that are free, which take a
+  // while to ask for; 0: unknown. `left` may be NULL.
   bool (*own_memory)(const st_device *device, uint64_t *left);
   // Optional: a pool of the device's host threads, shared by queues and by the placement of weights. Freed with
   // st_pool_free, before the device.

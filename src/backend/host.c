@@ -320,7 +320,7 @@ static setun_status top(st_queue *q, const st_array *x, uint32_t width, uint32_t
 
 static bool own_memory(const st_device *device, uint64_t *left) {
   (void)device;
-  *left = 0;
+  if (left) *left = 0;
   return false;
 }
 

@@ -45,6 +45,7 @@ typedef struct st_coding {
   bool by_block;        // heads are placed before every st_matrix.block columns
   bool sparse;          // 2 of each 4 codes are stored, see below; low 2 and high 1 then only give the number of bytes
   const int8_t *values; // the values of 16 codes, instead; NULL: none
+  bool twos;            // these are the codes as signed integers (addresses of tables are compared at run time)
 } st_coding;
 
 enum { ST_SUPER = 256 };

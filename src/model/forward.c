@@ -499,8 +499,7 @@ static void change_logits(const st_model *m, float *logits, size_t n) {
 }
 
 bool st_run_finds_few(const st_run *r) {
-  uint64_t left;
-  return r->model->backend->own_memory(r->model->device, &left);
+  return r->model->backend->own_memory(r->model->device, NULL);
 }
 
 // Scaling and capping keep the order of logits, but different ones may become equal: the largest that is left out must

@@ -418,6 +418,13 @@ static void choose_batch(st_memory_plan *p, uint64_t *needed) {
   p->least = with_room(*needed);
 }
 
+static setun_status fail_device(const st_memory_plan *p, const st_directory *d, uint64_t needed, setun_error *err) {
+  return st_fail(err, SETUN_ERROR_MEMORY,
+                 "%s: expected at least %lluM of the device's memory for this context and batch, found %.1fM (a "
+                 "smaller context or batch takes less, and a smaller format of the cache)",
+                 d->path, (unsigned long long)((needed + (1 << 20) - 1) >> 20), (double)p->device_budget / (1 << 20));
+}
+
 setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, setun_error *err) {
   p->stored = stored_of(p);
   measure_experts(p);
@@ -436,13 +443,7 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
     set_all(p, true);
   }
   if (fits(p)) return SETUN_OK;
-  if (p->device_budget && p->device_budget < p->device_least) {
-    return st_fail(err, SETUN_ERROR_MEMORY,
-                   "%s: expected at least %lluM of the device's memory for this context and batch, found %.1fM (a "
-                   "smaller context or batch takes less, and a smaller format of the cache)",
-                   d->path, (unsigned long long)((p->device_least + (1 << 20) - 1) >> 20),
-                   (double)p->device_budget / (1 << 20));
-  }
+  if (p->device_budget && p->device_budget < p->device_least) return fail_device(p, d, p->device_least, err);
   if (p->budget && p->budget < needed) {
     return st_fail(err, SETUN_ERROR_MEMORY,
                    "%s: expected at least %lluM of memory for this context and batch, found %.1fM (a smaller context "
@@ -452,6 +453,8 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
   if (p->mapped) return SETUN_OK;
   set_all(p, false);
   setun_status s = fill_budget(p, err);
+  if (s == SETUN_OK && p->device_budget && st_memory_plan_device(p) > p->device_budget)
+    return fail_device(p, d, st_memory_plan_device(p), err);
   return s == SETUN_OK && p->experts.capacity ? check_equal(&p->experts, err) : s;
 }
 

@@ -130,11 +130,12 @@ static inline uint64_t st_memory_plan_total(const st_memory_plan *p) {
          p->expert_area;
 }
 
-// What a device with memory of its own takes of it: weights, in pieces of which the last is not full; two buffers with
+// What a device with memory of its own takes of it: weights, in pieces of which the last is not full
+// and of others a sixteenth at most is unused; two buffers with
 // room for four of the largest codes that are copied to them (src/backend/vulkan); the cache and activations.
 static inline uint64_t st_memory_plan_device(const st_memory_plan *p) {
   const uint64_t piece = 64 << 20, least = 1 << 20, kept = p->resident + p->vectors;
-  return kept + (kept / 8 < piece ? kept / 8 : piece) + least + 2 * 4 * p->copied + p->cache + p->session;
+  return kept + kept / 15 + (kept / 8 < piece ? kept / 8 : piece) + least + 2 * 4 * p->copied + p->cache + p->session;
 }
 
 // The default budget: what the process has plus what is available, less a margin for others, since the system's figure

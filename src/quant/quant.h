@@ -127,6 +127,7 @@ struct st_format_ops {
   const char *scheme;            // another name of it in quantization; NULL: none
   uint8_t row_head;      // value formats: bytes of a row before its blocks, first the half-precision scale of all
   bool zero_points;      // integers with a scale and a zero point a block, see st_zp_format
+  bool sparse;           // of each four weights two are there, see s24.h
   bool halved;           // the values of its codes are doubled, and its scales are halved for that
   uint16_t exponent;     // plain floats: the exponent's bits in the upper half of the number's last four bytes
   uint8_t affine_bits;   // of MLX's groups: bits of a code; 0: another format
@@ -252,6 +253,8 @@ int64_t st_format_check_scales(const st_format *format, uint64_t columns, const 
 // Whether a tensor of that shape may be written: the format is one that Setun writes, and its rows are whole blocks
 // also where existing files run on across rows (i2_s). Errors: as st_format_size, and SETUN_ERROR_UNSUPPORTED.
 setun_status st_format_writable(const st_format *format, st_shape shape, setun_error *err);
+// For checks with random bytes: gives n bytes of whole blocks of a value format scales from 2^-15 to 2.
+void st_format_bound_scales(const st_format *format, uint8_t *blocks, size_t n);
 // The bytes of some rows of a tensor; the shape has passed st_format_size. `row` < shape.rows, `want` at least 1.
 st_strip st_format_locate(const st_format *format, st_shape shape, uint64_t row, uint64_t want);
 

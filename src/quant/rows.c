@@ -17,6 +17,15 @@ void st_value_encode(const st_format *format, st_shape shape, const st_strip *st
     format->ops->value->encode(in + i * format->block, bytes + i * format->block_bytes);
 }
 
+void st_format_bound_scales(const st_format *format, uint8_t *blocks, size_t n) {
+  const st_value_block *v = format->ops->value;
+  for (size_t i = 0; i < n && !v; i++) blocks[i] &= 0xBF; // 8-bit floats
+  for (size_t at = 0; v && at < n; at += format->block_bytes) {
+    for (uint32_t k = 0; k < v->n_scales; k++) blocks[at + v->scale_at[k] + 1] &= 0xBF;
+    if (v->e8m0) blocks[at] = 112 + blocks[at] % 16;
+  }
+}
+
 void st_fit_rows(const st_format *format, uint64_t rows, uint64_t columns, const float *in, const float *importance,
                  void *out) {
   const st_value_block *value = format->ops->value;

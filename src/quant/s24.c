@@ -219,6 +219,7 @@ static void s24_encode(const st_format *f, st_shape shape, const st_strip *strip
                                                      .parts = s24_parts,                                               \
                                                      .invalid = s24_invalid,                                           \
                                                      .packed_as = (as),                                                \
+                                                     .sparse = true,                                                   \
                                                      .halved = (halves)};
 S24(I4, 32, ST_S24_I4_128, false)
 S24(I4, 64, ST_S24_I4_128, false)

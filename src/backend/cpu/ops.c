@@ -616,8 +616,7 @@ typedef struct {
   uint32_t first; // query head
 } attend_unit;
 
-// In bands of units that are neighbours in each page, part by part: what is read one after the other lies together, and
-// a thread needs the queries of few bands.
+// In bands of neighbours in each page, part by part: what is read in turn lies together, a thread needs few queries.
 static attend_unit unit_of(const attend_job *j, size_t i) {
   size_t band = (j->parts.last - j->parts.first) * j->band, head = i / band * j->band + i % j->band;
   return (attend_unit){i / band, j->parts.first + i % band / j->band, (uint32_t)head * j->heads};

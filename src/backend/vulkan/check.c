@@ -6,7 +6,6 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "quant/rows.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -116,26 +115,18 @@ static void make_trits(st_random *r, uint32_t width, int8_t *trits, float *scale
   }
 }
 
-// Rows of a format that is only read: any bytes, but scales from 2^-15 to 2.
-static void make_bytes(st_random *r, const st_format *f, uint8_t *bytes, size_t n) {
-  const st_value_block *v = f->ops->value;
-  for (size_t i = 0; i < n; i++) bytes[i] = (uint8_t)st_random_u64(r);
-  for (size_t i = 0; i < n && !v; i++) bytes[i] &= 0xBF; // 8-bit floats
-  for (size_t at = 0; v && at < n; at += f->block_bytes) {
-    for (uint32_t k = 0; k < v->n_scales; k++) bytes[at + v->scale_at[k] + 1] &= 0xBF;
-    if (v->e8m0) bytes[at] = 112 + bytes[at] % 16;
-  }
-}
-
 // Random numbers in the format, as the matrix takes them: as stored, or as floats.
 static void make_numbers(st_random *r, uint32_t width, const st_format *f, st_rows rows, float *numbers, void *stored) {
   const st_shape shape = {width, width};
   const st_strip all = st_format_locate(f, shape, 0, width);
   for (size_t i = 0; i < (size_t)width * width; i++) numbers[i] = (float)st_random_unit(r) * 2 - 1;
-  if (f->ops->encode)
+  if (f->ops->encode) {
     f->ops->encode(f, shape, &all, numbers, stored);
-  else
-    make_bytes(r, f, stored, (size_t)all.bytes);
+  } else { // any bytes
+    uint8_t *bytes = stored;
+    for (uint64_t i = 0; i < all.bytes; i++) bytes[i] = (uint8_t)st_random_u64(r);
+    st_format_bound_scales(f, bytes, (size_t)all.bytes);
+  }
   if (rows == ST_ROWS_FLOAT) f->ops->decode(f, shape, &all, stored, numbers);
 }
 

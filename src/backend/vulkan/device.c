@@ -118,7 +118,7 @@ static const char *device_isa(const st_device *d) {
 }
 
 static bool own_memory(const st_device *d, uint64_t *left) {
-  *left = st_vk_memory_free(&d->vk, d->physical);
+  if (left) *left = st_vk_memory_free(&d->vk, d->physical);
   return true;
 }
 

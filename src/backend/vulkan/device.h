@@ -1,6 +1,7 @@
 // The types of the Vulkan backend, shared by its files: vk.c opens the loader, device.c a device, memory.c its buffers,
-// pipelines.c its shaders; matrix.c and values.c pack weights; queue.c logs and submits work, which recording.c records;
-// linear.c, rows.c, heads.c, attention.c and recurrent.c are the operations, which check.c compares with the CPU's.
+// pipelines.c its shaders; matrix.c and values.c pack weights; queue.c logs and submits work, which recording.c
+// records; linear.c, rows.c, heads.c, attention.c and recurrent.c are the operations, which check.c compares with the
+// CPU's.
 //
 // Shaders take addresses of memory, not bindings, so that a buffer may be of any size and nothing is bound but a
 // pipeline and push constants.
@@ -114,7 +115,7 @@ typedef enum st_vk_form {
 
 // A value format as shaders/values.glsl reads it.
 typedef struct st_vk_values {
-  uint32_t codec, bits;        // as shaders/codecs.def has them; of a code, 0: the codec says
+  uint32_t codec, bits;        // as codecs.def has them; of a code, 0: the codec says
   uint32_t block;              // columns; 0: a row is one block
   uint32_t first, bytes, head; // the first byte of a block's codes, how many there are, the block's other bytes
 } st_vk_values;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 enum { CHUNK_LEAST = 1 << 20, CHUNK_MOST = 64 << 20, ALIGNMENT = 256 };
+enum { CHUNK_PART = 16 }; // larger pieces than this part of a chunk are chunks of their own
 
 struct st_vk_chunk {
   st_vk_chunk *next;
@@ -103,21 +104,24 @@ void st_vk_buffer_free(st_device *d, st_vk_buffer *b) {
   *b = (st_vk_buffer){0};
 }
 
-// A chunk with room for so many bytes, or a new one before the others; NULL: out of memory, and *err names what is
-// missing.
+// A chunk with room for so many bytes: the first, or a new one, before the others, or behind the first and of this size
+// where it is not much smaller than a chunk, so that little of a chunk stays unused. NULL: out of memory, and *err
+// names what is missing.
 static st_vk_chunk *chunk_for(st_device *d, uint64_t size, const char *what, setun_error *err) {
   if (d->chunks && d->chunks->buffer.size - d->chunks->used >= size) return d->chunks;
   st_vk_chunk *c = st_calloc(1, sizeof *c);
   if (!c) return st_fail_memory(err, what), NULL;
-  uint64_t chunk = d->chunk_bytes / 8; // so that as much at most stays unused, see st_memory_plan_device
+  uint64_t chunk = d->chunk_bytes / 8; // what may stay unused is in the plan, see st_memory_plan_device
   chunk = chunk < CHUNK_LEAST ? CHUNK_LEAST : chunk > CHUNK_MOST ? CHUNK_MOST : chunk;
-  if (st_vk_buffer_new(d, size > chunk ? size : chunk, ST_VK_LOCAL, what, &c->buffer, err) != SETUN_OK) {
+  bool alone = size >= chunk / CHUNK_PART;
+  if (st_vk_buffer_new(d, alone ? size : chunk, ST_VK_LOCAL, what, &c->buffer, err) != SETUN_OK) {
     st_free(c);
     return NULL;
   }
   d->chunk_bytes += c->buffer.size;
-  c->next = d->chunks;
-  return d->chunks = c;
+  st_vk_chunk **at = alone && d->chunks ? &d->chunks->next : &d->chunks;
+  c->next = *at;
+  return *at = c;
 }
 
 uint64_t st_vk_aligned(uint64_t size) {
@@ -165,7 +169,7 @@ void st_vk_piece_free(st_device *d, const st_vk_piece *piece) {
 
 void st_vk_note_borrowed(st_device *d, uint64_t bytes) {
   pthread_mutex_lock(&d->lock);
-  if (bytes > d->borrowed) d->borrowed = bytes;
+  if (st_vk_aligned(bytes) > d->borrowed) d->borrowed = st_vk_aligned(bytes);
   pthread_mutex_unlock(&d->lock);
 }
 

@@ -207,8 +207,8 @@ static VkResult submit(st_queue *q, VkFence fence) {
   const VkSubmitInfo info = {
       .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
   VkResult result = st_vk_commands(q, &commands);
-  if (result != VK_SUCCESS) return result;
   q->recording = false;
+  if (result != VK_SUCCESS) return result;
   q->submissions++;
   pthread_mutex_lock(&d->lock);
   if (d->lose_after && !--d->lose_after) d->lost = true;
@@ -240,13 +240,17 @@ static VkResult empty(const st_queue *q, st_vk_arena *a) {
   return result;
 }
 
-// Submits what was recorded and waits for all that was submitted.
+// Submits what was recorded and waits for all that was submitted, also where that is only an arena's.
 static void flush(st_queue *q) {
-  if (!q->recording) return;
-  settle(q);
-  VkResult result = submit(q, q->fence);
-  q->recording = false;
-  if (result == VK_SUCCESS) result = wait(q, &q->fence);
+  bool used = false;
+  for (int i = 0; i < ST_VK_ARENAS; i++) used |= q->arenas[i].used > 0;
+  if (!q->recording && !used) return;
+  VkResult result = VK_SUCCESS;
+  if (q->recording) {
+    settle(q);
+    result = submit(q, q->fence);
+    if (result == VK_SUCCESS) result = wait(q, &q->fence);
+  }
   for (int i = 0; i < ST_VK_ARENAS; i++) {
     VkResult emptied = empty(q, &q->arenas[i]);
     if (result == VK_SUCCESS) result = emptied;
@@ -274,7 +278,9 @@ bool st_vk_stream_room(st_queue *q, uint64_t bytes) {
     if (result != VK_SUCCESS || !record(q)) return false;
   }
   if (a->buffer.size >= bytes) return true;
+  pthread_mutex_lock(&q->device->lock);
   uint64_t size = CODES * q->device->borrowed;
+  pthread_mutex_unlock(&q->device->lock);
   st_vk_buffer_free(q->device, &a->buffer);
   setun_status s = st_vk_buffer_new(q->device, size > bytes ? size : bytes, ST_VK_UPLOAD,
                                     "weights that are copied for each pass", &a->buffer, &error);
@@ -362,8 +368,9 @@ setun_status st_vk_write(st_queue *q, st_array *a, uint32_t token, size_t n, con
 // ---- the largest number -------------------------------------------------------------------------------------------
 
 void st_vk_clear_buffer(st_queue *q, st_vk_buffer *b) {
-  latch_log(q, st_vk_log_clear(&q->log, b->buffer));
-  if (q->error.code != SETUN_OK) st_vk_buffer_free(q->device, b);
+  bool added = st_vk_log_clear(&q->log, b->buffer);
+  latch_log(q, added);
+  if (!added) st_vk_buffer_free(q->device, b);
 }
 
 VkDeviceAddress st_vk_ended(st_queue *q) {

@@ -149,6 +149,7 @@ VkResult st_vk_commands(st_queue *q, VkCommandBuffer *commands) {
   oldest->used = 0;
   oldest->log = q->log;
   q->log = log;
+  q->log.used = 0;
   *commands = oldest->commands;
   VkResult result = record(q->device, &oldest->log, oldest->commands);
   if (result != VK_SUCCESS) return result;

@@ -4,14 +4,15 @@
 #include <string.h>
 
 // As in shaders/top.comp, before the lists.
-enum { WAS_WRONG = 2, HEAD = 3 };
+enum { WAS_NOT_FINITE = 2, HEAD = 3 };
 enum { LOCAL = 128, LEAST = 1024 };
 
 // Memory for lists, whose counts are zero at first. False: out of memory, latched.
 static bool grow_lists(st_queue *q, uint64_t bytes) {
   const st_vk_access uses[] = {ST_VK_WRITES_TO(q->lists_use)};
-  if (q->lists.size >= bytes) return st_vk_begin(q);
-  if (!st_vk_grow(q, &q->lists, bytes) || !st_vk_begin(q)) return false;
+  if (!st_vk_begin(q) || q->lists.size >= bytes) return q->error.code == SETUN_OK;
+  if (!st_vk_grow(q, &q->lists, bytes)) return false;
+  if (!st_vk_begin(q)) return st_vk_buffer_free(q->device, &q->lists), false;
   st_vk_sync(q, uses, 1);
   st_vk_clear_buffer(q, &q->lists);
   return q->lists.size >= bytes;
@@ -37,11 +38,11 @@ setun_status st_vk_top(st_queue *q, const st_array *x, uint32_t width, uint32_t 
     op.written = words * sizeof(uint32_t);
     st_vk_run(q, &op);
   }
-  const VkBufferCopy region = {.srcOffset = WAS_WRONG * sizeof(uint32_t), .size = (2 * k + 1) * sizeof(uint32_t)};
+  const VkBufferCopy region = {.srcOffset = WAS_NOT_FINITE * sizeof(uint32_t), .size = (2 * k + 1) * sizeof(uint32_t)};
   setun_status s = st_vk_copy_out(q, q->lists.buffer, &region, 1, region.size, found, err);
   for (uint32_t i = 0; i < k && s == SETUN_OK; i++) {
     memcpy(&values[i], &found[1 + 2 * i], sizeof *values);
-    ids[i] = found[0] ? -1 : (int32_t)found[2 + 2 * i];
+    ids[i] = found[0] || found[2 + 2 * i] >= width ? -1 : (int32_t)found[2 + 2 * i];
   }
   return s;
 }

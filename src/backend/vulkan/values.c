@@ -8,8 +8,9 @@
 #include <string.h>
 
 enum {
-#define CODEC(id, number) id = (number),
-#include "backend/vulkan/shaders/codecs.def"
+#define CODEC(id, number, first, bytes, bits) id = (number),
+#define SHARED(id, number) id = (number),
+#include "backend/vulkan/codecs.def"
 };
 
 enum { UNIT = 8 }; // columns that a shader takes at once
@@ -19,23 +20,15 @@ static const struct {
   st_format_id id;
   uint32_t codec, first, bytes, bits;
 } single[] = {
-    {ST_Q4_0, Q4_0, 2, 16, 0},      {ST_Q4_1, Q4_1, 4, 16, 0},     {ST_Q5_0, Q5_0, 2, 20, 0},
-    {ST_Q5_1, Q5_1, 4, 20, 0},      {ST_Q8_0, Q8_0, 2, 32, 0},     {ST_Q2_K, Q2_K, 16, 64, 0},
-    {ST_Q3_K, Q3_K, 0, 96, 0},      {ST_Q4_K, Q4_K, 16, 128, 0},   {ST_Q5_K, Q5_K, 16, 160, 0},
-    {ST_Q6_K, Q6_K, 0, 192, 0},     {ST_IQ4_NL, IQ4_NL, 2, 16, 0}, {ST_IQ4_XS, IQ4_XS, 8, 128, 0},
-    {ST_MXFP4, MXFP4, 1, 16, 0},    {ST_NVFP4, NVFP4, 4, 32, 0},   {ST_Q2_0C, Q2_0C, 2, 128, 2},
-    {ST_Q1_0, Q1_0, 2, 16, 1},      {ST_INT8, INT8, 2, 0, 0},      {ST_F8_E4M3, F8_E4M3, 0, 0, 0},
-    {ST_F8_E5M2, F8_E5M2, 0, 0, 0},
+#define CODEC(id, number, first, bytes, bits) {ST_##id, number, first, bytes, bits},
+#define SHARED(id, number)
+#include "backend/vulkan/codecs.def"
 };
 
 // Strings of codes after `head` bytes.
 static st_vk_values string_of(const st_format *f, uint32_t codec, uint32_t head) {
   uint32_t bytes = f->block_bytes - head;
   return (st_vk_values){codec, bytes * 8 / f->block, f->block, head, bytes, head};
-}
-
-static bool is_a(const st_format *f, st_format_id id) {
-  return f->id == id || f->ops->packed_as == id;
 }
 
 bool st_vk_values_of(const st_format *f, st_vk_values *v) {
@@ -48,9 +41,8 @@ bool st_vk_values_of(const st_format *f, st_vk_values *v) {
     *v = (st_vk_values){single[i].codec, single[i].bits, block, single[i].first, bytes, head};
     return true;
   }
-  bool sparse = is_a(f, ST_S24_I4_128) || is_a(f, ST_S24_F4_128);
-  if (!sparse && !ops->zero_points && !ops->affine_bits) return false;
-  if (sparse)
+  if (!ops->sparse && !ops->zero_points && !ops->affine_bits) return false;
+  if (ops->sparse)
     *v = (st_vk_values){ops->halved ? S24_F4 : S24_I4, 0, f->block, 0, f->block_bytes - SCALE, SCALE};
   else if (ops->zero_points)
     *v = string_of(f, ZP, ZP_HEAD);

@@ -404,7 +404,7 @@ LANES_INLINE vb lanes_sparse(const uint8_t *p, int i) {
 // Of codes with a table of values, these plus vb_offset. A signed integer's is the code with its top bit changed.
 LANES_INLINE vb lanes_kept_values(st_form form, vb v) {
   const st_coding c = st_coding_of(form);
-  if (form == ST_FORM_S24I) {
+  if (c.twos) {
     const __m256i top = _mm256_set1_epi8(8);
     return (vb){_mm256_xor_si256(v.a, top), _mm256_xor_si256(v.b, top)};
   }

@@ -344,10 +344,10 @@ LANES_INLINE vb lanes_sparse(const uint8_t *p, int i) {
 }
 
 // Of 4-bit codes of a sparse form, their values plus vb_offset. A signed integer's is the code with its top bit
-// changed. (Asked by form: addresses of tables, other files' objects, would be compared at run time.)
+// changed.
 LANES_INLINE vb lanes_kept_values(st_form form, vb codes) {
   const st_coding c = st_coding_of(form);
-  if (form == ST_FORM_S24I) return _mm512_xor_si512(codes, _mm512_set1_epi8(8));
+  if (c.twos) return _mm512_xor_si512(codes, _mm512_set1_epi8(8));
   return _mm512_shuffle_epi8(lanes_values_of(c.values, vb_offset(form)), codes);
 }
 

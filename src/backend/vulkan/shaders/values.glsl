@@ -1,8 +1,9 @@
 // Value formats in their own bits: a row has the codes of all its blocks and then their heads, which are what else the
 // blocks have (values.c). Eight columns at once; the numbers are the CPU's to the last bit, except that a device may
 // take those for zero that are below the normal ones.
-#define CODEC(id, number) const uint id = number;
-#include "codecs.def"
+#define CODEC(id, number, first, bytes, bits) const uint id = number;
+#define SHARED(id, number) const uint id = number;
+#include "../codecs.def"
 
 layout(constant_id = 3) const uint CODED = 0;      // the codec
 layout(constant_id = 4) const uint BITS = 0;       // of a code
