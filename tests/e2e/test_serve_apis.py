@@ -161,20 +161,8 @@ class ResponsesTest(TextCase):
 REASONS = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}<think>\n{% endif %}"
 
 
-class StopTest(ServerCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        path = os.path.join(cls.folder.name, "chat.jinja")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(REASONS)
-        cls.options = ("--template", path)
-        super().setUpClass()
-
-    @classmethod
-    def tearDownClass(cls):
-        super().tearDownClass()
-        cls.folder.cleanup()
+class StopTest(TextCase):
+    template = REASONS
 
     def test_which_text_ended_an_answer_after_reasoning(self):
         # The model is made to end its reasoning: it draws each of these tokens once, as that makes the next one less likely.

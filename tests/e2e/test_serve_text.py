@@ -44,12 +44,14 @@ def all_together(calls):
 
 
 class TextCase(ServerCase):
+    template = TEMPLATE
+
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         path = os.path.join(cls.folder.name, "chat.jinja")
         with open(path, "w", encoding="utf-8") as file:
-            file.write(TEMPLATE)
+            file.write(cls.template)
         cls.options = (*cls.options, "--template", path)
         super().setUpClass()
 

@@ -1,5 +1,5 @@
 // A scalar model of how the shaders of src/backend/vulkan split their work, for subgroups of 4 to 128 invocations:
-// those that no driver at hand has. What is modelled stands beside each function; the shaders themselves run in
+// those that no driver at hand has. A comment at each function says what it models; the shaders themselves run in
 // model/device_operations, in subgroups of 4, 8 and 16.
 #include <math.h>
 #include <setjmp.h>
