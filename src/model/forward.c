@@ -527,13 +527,15 @@ setun_status st_run_few(st_run *r, uint32_t row, st_few_logits *few, setun_error
   return s;
 }
 
-setun_status st_run_logits(st_run *r, const uint32_t *rows, uint32_t n, uint32_t left, float *out, setun_error *err) {
+setun_status st_run_read_logits(st_run *r, uint32_t n, float *out, setun_error *err) {
   const st_model *m = r->model;
-  setun_status s = make_logits(r, rows, n, left, err);
-  if (s != SETUN_OK) return s;
   size_t all = (size_t)n * m->h.n_vocab;
-  s = m->backend->read(r->queue, r->logits, 0, all, out, err);
-  if (s != SETUN_OK) return s;
-  change_logits(m, out, all);
-  return SETUN_OK;
+  setun_status s = m->backend->read(r->queue, r->logits, 0, all, out, err);
+  if (s == SETUN_OK) change_logits(m, out, all);
+  return s;
+}
+
+setun_status st_run_logits(st_run *r, const uint32_t *rows, uint32_t n, uint32_t left, float *out, setun_error *err) {
+  setun_status s = make_logits(r, rows, n, left, err);
+  return s == SETUN_OK ? st_run_read_logits(r, n, out, err) : s;
 }

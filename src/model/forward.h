@@ -95,8 +95,8 @@ setun_status st_run_tokens(st_run *run, const int32_t *ids, const st_batch *batc
 // Some of the logits of one token.
 typedef struct st_few_logits {
   uint32_t k; // how many are wanted, at most ST_FEW_LOGITS
-  // The largest of all, in any order: k or one more, the k largest and first among these. 0: they cannot be told
-  // without all logits. The logit is 0 where k is 1.
+  // The largest of all, largest first, of equal ones the first: k or one more. 0: they cannot be told without all
+  // logits. The logit is 0 where k is 1.
   uint32_t count;
   int32_t ids[ST_TOP_MOST];
   float logits[ST_TOP_MOST];
@@ -115,5 +115,7 @@ setun_status st_run_layer(st_run *run, uint32_t layer, const st_batch *batch, se
 // run->n_logits. `left`: tokens whose logits will be requested after these. SETUN_ERROR_IO where a streamed head cannot
 // be read.
 setun_status st_run_logits(st_run *run, const uint32_t *rows, uint32_t n, uint32_t left, float *out, setun_error *err);
+// Those that st_run_logits, or st_run_few with n = 1, computed last.
+setun_status st_run_read_logits(st_run *run, uint32_t n, float *out, setun_error *err);
 
 #endif

@@ -497,13 +497,16 @@ static void fill_pass(eval_state *e) {
 static setun_status compute_logits(eval_state *e, uint32_t first, uint32_t n, float *out, setun_error *err) {
   st_context *c = e->c;
   const st_finished_pass pass = {c->run, c->ids, &e->batch};
+  setun_status s;
   c->n_results = 0;
-  if (c->few) {
-    setun_status s = st_run_few(c->run, c->rows[first], c->few, err);
+  if (c->few && n == 1) {
+    s = st_run_few(c->run, c->rows[first], c->few, err);
     if (s == SETUN_OK && !c->few_usable(c->few, c->few_user)) c->few->count = 0;
     if (s != SETUN_OK || c->few->count) return s;
+    s = st_run_read_logits(c->run, n, out, err);
+  } else {
+    s = st_run_logits(c->run, c->rows + first, n, e->n_rows - first - n, out, err);
   }
-  setun_status s = st_run_logits(c->run, c->rows + first, n, e->n_rows - first - n, out, err);
   return s == SETUN_OK ? st_overflow_check(&pass, c->rows + first, n, out, err) : s;
 }
 
