@@ -608,7 +608,7 @@ def ggml(library):
     x = x.astype(np.float32)
     weight = np.exp(own.normal(0, 1.5, k)).astype(np.float32)
     out = {"weights": x, "importance": weight}
-    for name in ("Q8_0", "Q4_0", "Q4_1", "Q6_K", "Q4_K", "Q2_K"):
+    for name in ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q6_K", "Q4_K", "Q2_K"):
         kind = GGMLQuantizationType[name]
         for importance in (None, weight):
             size = quants.quant_shape_to_byte_shape((n, k), kind)

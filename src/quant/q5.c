@@ -2,6 +2,7 @@
 // weight j is bit j of a 32-bit word before them.
 //   Q5_0, 22 bytes: f16 d, u32 high bits, 16 bytes;         w = (q - 16) * d
 //   Q5_1, 24 bytes: f16 d, f16 m, u32 high bits, 16 bytes;  w = q * d + m
+#include "quant/fit.h"
 #include "quant/rows.h"
 
 static int code(const uint8_t *low, uint32_t high, int i) {
@@ -30,6 +31,16 @@ static void q5_0_encode(const float *in, uint8_t *block) {
   put_codes(codes, block + 2);
 }
 
+static void q5_0_fit(const float *in, const float *importance, uint8_t *block) {
+  int8_t q[32];
+  uint8_t codes[32];
+  float d = st_fit_scale(in, importance, 32, -16, 15);
+  st_store_f16(block, d);
+  st_fit_codes(in, importance, 32, d, -16, 15, q);
+  for (int i = 0; i < 32; i++) codes[i] = (uint8_t)(q[i] + 16);
+  put_codes(codes, block + 2);
+}
+
 static void q5_1_decode(const uint8_t *block, float *out) {
   float d = st_load_f16(block), m = st_load_f16(block + 2);
   uint32_t high = st_load_u32(block + 4);
@@ -47,6 +58,16 @@ static void q5_1_encode(const float *in, uint8_t *block) {
   put_codes(codes, block + 4);
 }
 
+static void q5_1_fit(const float *in, const float *importance, uint8_t *block) {
+  uint8_t codes[32];
+  st_affine a = st_fit_affine(in, importance, 32, 31, 0);
+  st_store_f16(block, a.d);
+  st_store_f16(block + 2, a.m);
+  a = (st_affine){st_load_f16(block), st_load_f16(block + 2)};
+  st_fit_affine_codes(in, importance, 32, a, 31, codes);
+  put_codes(codes, block + 4);
+}
+
 // `at`: the word of high bits, followed by the low ones.
 static void take_codes(const uint8_t *at, uint8_t *codes) {
   uint32_t high = st_load_u32(at);
@@ -60,7 +81,7 @@ static void q5_1_parts(const uint8_t *block, st_block_parts *out) {
   take_codes(block + 4, out->codes);
 }
 
-static const st_value_block q5_0 = {q5_0_decode, q5_0_encode, 1, {0}, q5_0_parts, false, NULL};
-static const st_value_block q5_1 = {q5_1_decode, q5_1_encode, 2, {0, 2}, q5_1_parts, false, NULL};
+static const st_value_block q5_0 = {q5_0_decode, q5_0_encode, 1, {0}, q5_0_parts, false, q5_0_fit};
+static const st_value_block q5_1 = {q5_1_decode, q5_1_encode, 2, {0, 2}, q5_1_parts, false, q5_1_fit};
 const st_format_ops st_ops_q5_0 = ST_VALUE_OPS(&q5_0);
 const st_format_ops st_ops_q5_1 = ST_VALUE_OPS(&q5_1);

@@ -107,7 +107,7 @@ static double lost(const st_format *f, st_shape shape, const float *x, const flo
 // The error with searched scales is at most that of ggml's own quantizer, in all kinds of weights.
 static void test_fit(void **state) {
   (void)state;
-  static const char *const names[] = {"q8_0", "q4_0", "q4_1", "q6_k", "q4_k", "q2_k"};
+  static const char *const names[] = {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q6_k", "q4_k", "q2_k"};
   enum { ROWS = 24, COLUMNS = 512, KIND = 6 };
   const float *x = bare(&ggml, "weights").data, *importance = bare(&ggml, "importance").data;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
