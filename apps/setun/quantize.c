@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct quantize_options {
   const char *output, *scheme, *embedding, *head, *assume, *calibration;
@@ -90,6 +91,9 @@ static int run(const command *self, int argc, char **argv) {
   if (!o.calibration && (o.windows || o.window))
     return usage_error(self, "--windows, --window: expected --calibration");
   if ((status = check_output(self, "-o", o.output, argv[1], NULL))) return status;
+  if (!is_scheme(scheme) && access(scheme, F_OK))
+    return usage_error(
+        self, "--scheme: expected the name of a scheme, or of a recipe's file, found \"%s\", which is neither", scheme);
   long_work work = {.verbose = o.verbose};
   setun_quantize_params params = setun_quantize_params_default();
   if (is_scheme(scheme))

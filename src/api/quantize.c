@@ -66,7 +66,10 @@ static setun_status read_windows(const work *w, st_calibration *c, setun_error *
   size_t length = 0;
   setun_status s = st_file_load(path, TEXT_MOST, &text, &length, err);
   if (s == SETUN_OK) s = st_vocabulary_load(w->source, st_default_pre(w->source), NULL, &t, err);
-  if (s == SETUN_OK) s = st_tokenizer_encode(t, text, length, false, &ids, err);
+  if (s == SETUN_OK) {
+    s = st_tokenizer_encode(t, text, length, false, &ids, err);
+    if (s != SETUN_OK) st_fail_in(err, s, "%s", path);
+  }
   if (s == SETUN_OK) s = cut_windows(t, &ids, path, c, err);
   st_tokenizer_free(t);
   st_token_list_free(&ids);

@@ -328,7 +328,7 @@ static setun_status decide_quantized(const st_conversion *p, st_item *item, bool
       st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: %s takes rows of a multiple of %u weights, these have %llu; %s",
               item->name, f->name, (unsigned)f->block, (unsigned long long)item->shape.columns,
               st_format_is_ternary(f) ? "ternary ones with a scale a row take any"
-                                      : "formats with blocks of 32 are q4_0, q4_1 and q8_0");
+                                      : "formats with blocks of 32 are q4_0, q4_1, q5_0, q5_1 and q8_0");
   return q->origin(q->context, item->name, origin, sizeof origin) ? st_fail_in(err, s, "%s", origin) : s;
 }
 

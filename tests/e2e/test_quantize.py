@@ -287,7 +287,7 @@ class QuantizeTest(FolderCase):
         bad = self.path("bad.gguf")
         self.fails(1, "quantize", MODEL, "-o", bad, "--scheme", "q4_k", mentions=["blk.0.", "multiple of 256", "have 64", "q4_0"])
         self.fails(1, "quantize", MODEL, "-o", self.path("folder"), "--scheme", "q8_0", mentions=["ends in .gguf", "not q8_0"])
-        self.fails(1, "quantize", MODEL, "-o", bad, "--scheme", "q9_z", mentions=["q9_z", "No such file"])
+        self.fails(2, "quantize", MODEL, "-o", bad, "--scheme", "q9_z", mentions=["q9_z", "neither"])
         self.fails(2, "quantize", MODEL, "-o", bad, mentions=["--scheme"])
         self.fails(2, "quantize", MODEL, "-o", MODEL, "--scheme", "q8_0", mentions=["-o"])
         self.assertEqual(os.listdir(self.folder), [])
