@@ -180,6 +180,8 @@ static bool take_channel(setun_channel channel, const char *text, size_t n, void
   if (c->end == END_STOP) return true;
   if (channel == SETUN_CHANNEL_CALL_NAME) return call_begin(c, text, n);
   if (channel == SETUN_CHANNEL_CALL) return call_append(c, text, n);
+  // An answer of calls alone has no text: this is a call's syntax, cut off by a limit.
+  if (channel == SETUN_CHANNEL_CONTENT && c->job->tool_choice == TOOLS_REQUIRED) return true;
   // Templates add the white space around reasoning, or trim it.
   bool trim = to == &c->reasoning ? !c->reasoning.length : c->reasoning.length && !c->raw;
   while (trim && n && strchr(" \t\n\r", *text)) text++, n--;

@@ -88,6 +88,7 @@ static bool add_prompt(job *j, const st_json *v, const char *key, problem *p) {
   } else if (st_json_is_object(v)) {
     if (st_json_get(v, "multimodal_data")) fine = invalid(p, key, "%s: multimodal_data is not supported", key);
     v = st_json_get(v, "prompt_string");
+    if (fine && !v) fine = invalid(p, key, "%s: expected a string, an array, or an object with prompt_string", key);
   }
   if (parts) {
     v = NULL; // not a plain text

@@ -39,9 +39,8 @@ static const option rows[] = {
      "leaves)"},
     EXPERTS_AHEAD_ROW(bench_options),
     {0, "compare-isa", OPTION_FLAG, AT(compare_isas), NULL, 0, 0,
-     "instead time the model with each instruction set of this machine, in turns (the model is loaded for each run), "
-     "and "
-     "name those that are slower than a lesser one"},
+     "instead time the model with each instruction set of this machine but scalar, in turns (the model is loaded for "
+     "each run), and name those that are slower than a lesser one"},
     {0, "compare-threads", OPTION_FLAG, AT(compare_threads), NULL, 0, 0,
      "the same with 1, 2, 4 threads and so on up to one for each processor"},
     {0, "count", OPTION_FLAG, AT(count), NULL, 0, 0,
@@ -436,8 +435,8 @@ static int run(const command *self, int argc, char **argv) {
   if (!o.shape && (o.format || o.head || o.save || o.seed.given)) {
     return usage_error(self, "--format, --head, --seed and --save need --synthetic");
   }
-  if (o.compare_isas && (o.sequences || o.model.isa || o.save || o.compare_threads)) {
-    return usage_error(self, "--compare-isa excludes --compare-threads, --isa, --sequences and --save");
+  if (o.compare_isas && (o.sequences || o.model.isa || o.model.device || o.save || o.compare_threads)) {
+    return usage_error(self, "--compare-isa excludes --compare-threads, --isa, --device, --sequences and --save");
   }
   if (o.compare_threads && (o.sequences || o.compute.threads || o.save)) {
     return usage_error(self, "--compare-threads excludes --threads, --sequences and --save");

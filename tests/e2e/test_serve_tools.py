@@ -153,6 +153,9 @@ class RequiredTest(ToolCase):
         self.assertEqual(len({c["message"]["tool_calls"][0]["id"] for c in r}), 3)
 
     def test_length(self):
+        for n in range(1, 40):  # cut anywhere
+            message = self.chat(tools=[SHORT], tool_choice="required", max_tokens=n).json["choices"][0]["message"]
+            self.assertFalse(message["content"], (n, message))
         r = self.chat(tools=[SHORT], tool_choice="required", max_tokens=3).json["choices"][0]
         self.assertEqual(r["finish_reason"], "length")
 
