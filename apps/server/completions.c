@@ -165,10 +165,11 @@ static const job_format completion_format = {NULL, piece, end, finish, NULL, NUL
 static bool read_count(const st_json *body, const char *key, double low, double high, double *out, problem *p) {
   const st_json *v = st_json_get(body, key);
   double x = st_json_number(v);
+  char text[32];
   if (!v) return true;
-  if (!st_json_is_number(v) || x != (double)(int64_t)(x < 1e9 && x > -1e9 ? x : 0.5))
-    return invalid(p, key, "%s: expected an integer, found %s", key, kind_of(v));
-  if (x < low || x > high) return invalid(p, key, "%s: expected %.10g to %.10g, found %.10g", key, low, high, x);
+  if (!st_json_is_number(v) || !(x >= low && x <= high) || x != (double)(int64_t)x)
+    return invalid(p, key, "%s: expected an integer from %.10g to %.10g, found %s", key, low, high,
+                   shown_value(v, text));
   *out = x;
   return true;
 }

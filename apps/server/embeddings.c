@@ -114,13 +114,6 @@ static bool read_format(job *j, const st_json *body, problem *p) {
   return invalid(p, "encoding_format", "encoding_format: expected float or base64, found %s", name ? name : kind_of(v));
 }
 
-// A number, or the kind of another value.
-static const char *shown(const st_json *v, char text[32]) {
-  if (!st_json_is_number(v)) return kind_of(v);
-  snprintf(text, 32, "%.15g", st_json_number(v));
-  return text;
-}
-
 // A length is listed if the model's files list it, or if it is the whole vector's.
 static bool check_listed(const setun_embedding_info *info, uint32_t n, problem *p) {
   char listed[256] = "";
@@ -144,7 +137,7 @@ static bool read_dimensions(job *j, const st_json *body, problem *p) {
   if (!v) return true;
   if (!st_json_is_number(v) || !(x >= 1 && x <= info->n_dimensions) || x != (double)(uint32_t)x) {
     return invalid(p, "dimensions", "dimensions: expected an integer from 1 to %u, found %s", info->n_dimensions,
-                   shown(v, text));
+                   shown_value(v, text));
   }
   if (!info->nested && (uint32_t)x != info->n_dimensions) {
     return invalid(p, "dimensions", "dimensions: expected %u, since the model's vectors cannot be cut, found %u",
@@ -161,7 +154,7 @@ static bool read_normalize(job *j, const st_json *body, problem *p) {
   double x = st_json_number(v);
   char text[32];
   if (v && (!st_json_is_number(v) || (x != length && x != none))) {
-    return invalid(p, "embd_normalize", "embd_normalize: expected 2 or -1, found %s", shown(v, text));
+    return invalid(p, "embd_normalize", "embd_normalize: expected 2 or -1, found %s", shown_value(v, text));
   }
   j->embedding.params.raw = v ? x == none : j->server->pooling == SETUN_POOLING_NONE; // as llama.cpp does
   j->embedding.params.normalize = v && x == length;

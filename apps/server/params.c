@@ -111,6 +111,12 @@ const char *kind_of(const st_json *value) {
   return value ? st_json_kind(value) : "nothing";
 }
 
+const char *shown_value(const st_json *value, char text[32]) {
+  if (!st_json_is_number(value)) return kind_of(value);
+  snprintf(text, 32, "%.15g", st_json_number(value));
+  return text;
+}
+
 bool require_string(const st_json *object, const char *param, const char *key, problem *p) {
   const st_json *v = st_json_get(object, key);
   if (st_json_is_string(v)) return true;

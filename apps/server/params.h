@@ -79,6 +79,8 @@ bool read_stream_options(const st_json *body, generation *g, problem *p);
 
 // "an array", "a string", "nothing": for messages.
 const char *kind_of(const st_json *value);
+// The same, but a number's value, written to `text`.
+const char *shown_value(const st_json *value, char text[32]);
 // Whether the object's member `key` is a string. `param` is the member of the request that contains the object; NULL:
 // the object is the request.
 bool require_string(const st_json *object, const char *param, const char *key, problem *p);

@@ -372,9 +372,9 @@ static const job_format response_format = {begin, piece, end, finish, failed, "c
 
 // ---- the request ----
 
-static bool add_call(st_json *root, st_json *messages, const st_json *item, problem *p) {
-  if (!require_string(item, "input", "call_id", p) || !require_string(item, "input", "name", p) ||
-      !require_string(item, "input", "arguments", p))
+static bool add_call(st_json *root, st_json *messages, const st_json *item, const char *at, problem *p) {
+  if (!require_string(item, at, "call_id", p) || !require_string(item, at, "name", p) ||
+      !require_string(item, at, "arguments", p))
     return false;
   st_json message = st_json_make_object(), calls = st_json_make_array();
   push(root, &calls,
@@ -386,31 +386,32 @@ static bool add_call(st_json *root, st_json *messages, const st_json *item, prob
   return true;
 }
 
-static bool add_result(st_json *root, st_json *messages, const st_json *item, problem *p) {
+static bool add_result(st_json *root, st_json *messages, const st_json *item, const char *at, problem *p) {
   st_json text;
-  if (!require_string(item, "input", "call_id", p) ||
-      !content_text(root, st_json_get(item, "output"), "input", &text, p))
+  if (!require_string(item, at, "call_id", p) ||
+      !content_text(root, st_json_get(item, "output"), at, &text, p))
     return false;
   if (!st_json_is_string(&text))
-    return invalid(p, "input", "input: output: expected a string or an array, found nothing");
+    return invalid(p, at, "%s.output: expected a string or an array, found nothing", at);
   add_tool_message(root, messages, st_json_get(item, "call_id"), text);
   return true;
 }
 
-static bool add_item(st_json *root, st_json *messages, const st_json *item, problem *p) {
+// `at`: its place in the request, such as input[2], for messages.
+static bool add_item(st_json *root, st_json *messages, const st_json *item, const char *at, problem *p) {
   const st_json *type = st_json_get(item, "type"), *role = st_json_get(item, "role");
   const char *name = type ? st_json_string(type) : "message";
   st_json text;
   if (!st_json_is_object(item))
-    return invalid(p, "input", "input: expected items that are objects, found %s", kind_of(item));
-  if (!name) return invalid(p, "input", "input: type: expected a string, found %s", kind_of(type));
+    return invalid(p, at, "%s: expected an object, found %s", at, kind_of(item));
+  if (!name) return invalid(p, at, "%s.type: expected a string, found %s", at, kind_of(type));
   if (!strcmp(name, "reasoning")) return true; // reasoning is left out of later turns
-  if (!strcmp(name, "function_call")) return add_call(root, messages, item, p);
-  if (!strcmp(name, "function_call_output")) return add_result(root, messages, item, p);
-  if (strcmp(name, "message")) return invalid(p, "input", "input: items of type %.40s are not supported", name);
-  if (!st_json_is_string(role)) return invalid(p, "input", "input: expected an item's role, found %s", kind_of(role));
-  if (!content_text(root, st_json_get(item, "content"), "input", &text, p)) return false;
-  if (!st_json_is_string(&text)) return invalid(p, "input", "input: expected an item's content, found nothing");
+  if (!strcmp(name, "function_call")) return add_call(root, messages, item, at, p);
+  if (!strcmp(name, "function_call_output")) return add_result(root, messages, item, at, p);
+  if (strcmp(name, "message")) return invalid(p, at, "%s: items of type %.40s are not supported", at, name);
+  if (!st_json_is_string(role)) return invalid(p, at, "%s.role: expected a string, found %s", at, kind_of(role));
+  if (!content_text(root, st_json_get(item, "content"), at, &text, p)) return false;
+  if (!st_json_is_string(&text)) return invalid(p, at, "%s.content: expected a string or an array, found nothing", at);
   add_message(root, messages, st_json_string(role), text);
   return true;
 }
@@ -481,7 +482,9 @@ static bool convert(st_json *root, const st_json *body, problem *p) {
     add_message(root, &messages, "user", st_json_copy_of(root, input));
   } else if (st_json_is_array(input) && st_json_size(input)) {
     for (size_t i = 0; i < st_json_size(input); i++) {
-      if (!add_item(root, &messages, st_json_at(input, i), p)) return false;
+      char at[32];
+      snprintf(at, sizeof at, "input[%zu]", i);
+      if (!add_item(root, &messages, st_json_at(input, i), at, p)) return false;
     }
     if (!st_json_size(&messages)) return invalid(p, "input", "input: expected a message, found only reasoning");
   } else {

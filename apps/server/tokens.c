@@ -82,10 +82,12 @@ static bool detokenize(server *s, const st_json *body, st_json *root, problem *p
   char *text = NULL;
   bool fine = ids || fail_memory(p);
   for (size_t i = 0; fine && i < n; i++) {
-    double x = st_json_number(st_json_at(tokens, i));
-    if (!st_json_is_number(st_json_at(tokens, i)) || !(x >= 0 && x < n_vocab) || x != (double)(uint32_t)x)
-      fine = invalid(p, "tokens", "tokens: expected ids below %u, found %s", (unsigned)n_vocab,
-                     kind_of(st_json_at(tokens, i)));
+    const st_json *v = st_json_at(tokens, i);
+    double x = st_json_number(v);
+    char found[32];
+    if (!st_json_is_number(v) || !(x >= 0 && x < n_vocab) || x != (double)(uint32_t)x)
+      fine = invalid(p, "tokens", "tokens[%zu]: expected an id below %u, found %s", i, (unsigned)n_vocab,
+                     shown_value(v, found));
     else
       ids[i] = (setun_token)x;
   }

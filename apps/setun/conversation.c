@@ -6,6 +6,7 @@
 #include "output.h"
 
 #include "base/json.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -46,7 +47,7 @@ int conversation_set_variable(conversation *c, const command *self, const char *
   if (!equals || equals == assignment) {
     return usage_error(self, "--template-arg expects KEY=JSON, such as enable_thinking=false, not '%s'", assignment);
   }
-  if (!is_utf8(assignment, (size_t)(equals - assignment))) {
+  if (!st_utf8_valid(assignment, (size_t)(equals - assignment))) {
     return failure("--template-arg %s: the variable's name is not UTF-8", assignment);
   }
   char *key = strndup(assignment, (size_t)(equals - assignment));
@@ -96,7 +97,7 @@ static bool make_message(conversation *c, const char *role, const char *text, si
   *message = st_json_make_object();
   st_json content = st_json_make_string(c->document, text, length);
   if (st_json_failed(c->document)) {
-    failure(is_utf8(text, length) ? "out of memory for the %s's message" : "the %s's message is not UTF-8", role);
+    failure(st_utf8_valid(text, length) ? "out of memory for the %s's message" : "the %s's message is not UTF-8", role);
     return false;
   }
   st_json_set(c->document, message, "role", st_json_make_text(c->document, role));

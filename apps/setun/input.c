@@ -3,6 +3,7 @@
 #include "input.h"
 
 #include "base/hex.h"
+#include "base/utf8.h"
 #include "output.h"
 
 #include <errno.h>
@@ -98,6 +99,11 @@ static int find_text(const command *self, const text_options *o, size_t most, in
 
 int read_text(const command *self, const text_options *o, size_t most, input_text *text) {
   int status = find_text(self, o, most, text);
+  size_t span = status ? 0 : st_utf8_span(text->data, text->length);
+  if (!status && span < text->length) {
+    const char *name = o->prompt ? "--prompt" : !o->file || !strcmp(o->file, "-") ? "standard input" : o->file;
+    return failure("%s: the text is not UTF-8 at byte %zu", name, span);
+  }
   if (!status && o->escape) text->length = unescape(text->data, text->length);
   return status;
 }

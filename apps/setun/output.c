@@ -2,6 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "output.h"
 
+#include "base/utf8.h"
+
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -14,23 +16,10 @@
 enum { LINE_SIZE = 2048 };
 
 // The length of the UTF-8 character at `s`, 1 to 4; 0 if invalid.
-static size_t character_length(const unsigned char *s, size_t n) {
-  size_t length = s[0] < 0x80 ? 1 : s[0] >= 0xC2 && s[0] < 0xE0 ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : 4;
-  if (length == 1) return 1;
-  if (s[0] < 0xC2 || s[0] > 0xF4 || length > n) return 0;
-  for (size_t i = 1; i < length; i++) {
-    if ((s[i] & 0xC0) != 0x80) return 0;
-  }
-  bool wrong = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
-               (s[0] == 0xF4 && s[1] > 0x8F);
-  return wrong ? 0 : length;
-}
-
-bool is_utf8(const char *text, size_t length) {
-  for (size_t i = 0, n; i < length; i += n) {
-    if (!(n = character_length((const unsigned char *)text + i, length - i))) return false;
-  }
-  return true;
+static size_t character_length(const char *s, size_t n) {
+  uint32_t code;
+  int length = st_utf8_decode(s, n, &code);
+  return length > 0 ? (size_t)length : 0;
 }
 
 bool append_text(text_buffer *b, const char *bytes, size_t n) {
@@ -54,7 +43,7 @@ bool append_text(text_buffer *b, const char *bytes, size_t n) {
 // obey.
 static size_t shown_length(const char *text, size_t n) {
   const unsigned char *s = (const unsigned char *)text;
-  size_t length = character_length(s, n);
+  size_t length = character_length(text, n);
   bool control = s[0] < ' ' || s[0] == 127 || (length == 2 && s[0] == 0xC2 && s[1] < 0xA0);
   return control ? 0 : length;
 }
@@ -169,7 +158,7 @@ void print_json_string(const char *text, size_t length) {
   print_bytes("\"", 1);
   for (size_t i = 0; i < length;) {
     unsigned char c = (unsigned char)text[i];
-    size_t n = character_length((const unsigned char *)text + i, length - i);
+    size_t n = character_length(text + i, length - i);
     const char *escape = c == '"' ? "\\\"" : c == '\\' ? "\\\\" : c == '\n' ? "\\n" : c == '\t' ? "\\t" : NULL;
     if (escape)
       print_text("%s", escape);

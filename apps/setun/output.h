@@ -32,7 +32,6 @@ void flush_output(void);
 // Flushes and closes what a command printed; 0, the exit status of success.
 int finish_output(void);
 
-bool is_utf8(const char *text, size_t length);
 // A text buffer. Zero-initialize; `data` is freed with free.
 typedef struct text_buffer {
   char *data;

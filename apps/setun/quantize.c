@@ -83,8 +83,11 @@ static int run(const command *self, int argc, char **argv) {
   if (!o.scheme) return usage_error(self, "expected --scheme SCHEME");
   const char *scheme = full_name(&o, name, sizeof name);
   if (!scheme) {
-    return usage_error(self, "--bits, --group: expected --scheme gptq with 2, 3, 4 or 8 bits, a 2:4 scheme or "
-                             "ternary-experts, and groups of 32, 64 or 128; or ternary, and groups of 64, 128 or 256");
+    return usage_error(self,
+                       "--bits, --group: expected --scheme gptq with 2, 3, 4 or 8 bits, a 2:4 scheme or "
+                       "ternary-experts, and groups of 32, 64 or 128; or ternary, and groups of 64, 128 or 256; found "
+                       "--scheme %s with %d bits (0: the default) and groups of %d",
+                       o.scheme, (int)o.bits, (int)o.group);
   }
   if ((!strcmp(o.scheme, "gptq") || !strncmp(o.scheme, "ternary-experts", 15)) && !o.calibration)
     return usage_error(self, "expected --calibration FILE with gptq and ternary-experts");

@@ -38,12 +38,17 @@ int st_utf8_encode(uint32_t code, char out[4]) {
   return length;
 }
 
-bool st_utf8_valid(const char *s, size_t n) {
-  while (n) {
+size_t st_utf8_span(const char *s, size_t n) {
+  size_t at = 0;
+  while (at < n) {
     uint32_t code;
-    int length = st_utf8_decode(s, n, &code);
-    if (length <= 0) return false;
-    s += length, n -= (size_t)length;
+    int length = (unsigned char)s[at] < 0x80 ? 1 : st_utf8_decode(s + at, n - at, &code);
+    if (length <= 0) break;
+    at += (size_t)length;
   }
-  return true;
+  return at;
+}
+
+bool st_utf8_valid(const char *s, size_t n) {
+  return st_utf8_span(s, n) == n;
 }

@@ -13,6 +13,8 @@ int st_utf8_decode(const char *s, size_t n, uint32_t *code);
 // Writes the character's 1 to 4 bytes to `out` and returns how many.
 int st_utf8_encode(uint32_t code, char out[4]);
 
+// How many bytes at the beginning are whole characters; `n` when all are.
+size_t st_utf8_span(const char *s, size_t n);
 bool st_utf8_valid(const char *s, size_t n);
 
 #endif

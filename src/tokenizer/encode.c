@@ -108,16 +108,8 @@ static setun_status check_text(const char *text, size_t length, setun_error *err
   if (length >= UINT32_MAX / 4) {
     return st_fail(err, SETUN_ERROR_LIMIT, "a text of %zu bytes, more than can be tokenized at once", length);
   }
-  for (size_t i = 0; i < length;) {
-    uint32_t code;
-    if ((unsigned char)text[i] < 0x80) {
-      i++;
-      continue;
-    }
-    int used = st_utf8_decode(text + i, length - i, &code);
-    if (used <= 0) return st_fail(err, SETUN_ERROR_ARGUMENT, "the text is not UTF-8 at byte %zu", i);
-    i += (size_t)used;
-  }
+  size_t span = st_utf8_span(text, length);
+  if (span < length) return st_fail(err, SETUN_ERROR_ARGUMENT, "the text is not UTF-8 at byte %zu", span);
   return SETUN_OK;
 }
 

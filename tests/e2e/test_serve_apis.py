@@ -87,7 +87,17 @@ class LlamaTest(TextCase):
         self.assertEqual(([p["id"] for p in pieces], joined), (ids, text.encode()))
         for bad in ({"tokens": [4096]}, {"tokens": [-1]}, {"tokens": ["a"]}, {"tokens": 1}, {}, {"tokens": [1e300]}, {"tokens": [2**63]}):
             self.refused(self.server.post("/detokenize", bad), 400)
+        self.refused(self.server.post("/detokenize", {"tokens": [3, 4096]}), 400, "tokens[1]: ", "found 4096")
         self.refused(self.server.post("/tokenize", {"content": 1}), 400)
+
+    def test_places_of_faults(self):
+        item = {"role": "user", "content": "a"}
+        for bad, place in ((1, "input[1]"), ({"type": 1}, "input[1].type"), ({"content": "a"}, "input[1].role"), ({"role": "user"}, "input[1].content"),
+                           ({"role": "user", "content": 1}, "input[1]"), ({"type": "function_call"}, "input[1]"), ({"type": "image"}, "input[1]")):
+            r = self.server.post("/v1/responses", {"input": [item, bad]})
+            self.refused(r, 400, place + ":")
+            self.assertEqual(r.error["param"], "input[1]")
+        self.refused(self.server.post("/v1/completions", {"prompt": "a", "best_of": 2**31}), 400, "best_of: expected an integer from 1 to", "found 2147483648")
 
     def test_template(self):
         messages = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]

@@ -91,7 +91,7 @@ static void *stop_when_busy(void *user) {
 }
 
 // A token drawn where it is evaluated is the same as from all logits.
-static void greedy(void **state) {
+static void a_token_drawn_where_it_is_evaluated(void **state) {
   (void)state;
   setun_sampler *sampler = NULL;
   setun_sampler_params p = setun_sampler_params_default();
@@ -391,7 +391,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(at_once),
       cmocka_unit_test(stopped_from_another_thread),
-      cmocka_unit_test(greedy),
+      cmocka_unit_test(a_token_drawn_where_it_is_evaluated),
       cmocka_unit_test(round_trip),
       cmocka_unit_test(damaged),
       cmocka_unit_test(of_another_kind),
