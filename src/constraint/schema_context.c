@@ -78,6 +78,7 @@ void st_schema_release(st_schema *s) {
   st_free(s->resources);
   st_map_free(s->node_of);
   st_map_free(s->places);
+  st_map_free(s->repeated);
   st_map_free(s->dynamics);
   st_free(s->scopes);
   st_free(s->exprs);

@@ -108,6 +108,7 @@ typedef struct {
   size_t n_resources, resources_capacity;
   st_map *node_of;                    // a value's address (its bytes) -> its node
   st_map *places;                     // "uri", "uri#anchor" -> node
+  st_map *repeated;                   // the keys of `places` that identify several subschemas -> the second one
   st_map *dynamics;                   // "uri#anchor" of a $dynamicAnchor -> node
   bool has_dynamics, has_unevaluated; // $dynamicAnchor; unevaluatedItems or unevaluatedProperties
   st_schema_scope *scopes;

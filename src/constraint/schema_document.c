@@ -7,7 +7,8 @@
 
 // ---- the keywords that hold subschemas ----
 
-typedef enum { HOLDS_ONE, HOLDS_LIST, HOLDS_ONE_OR_LIST, HOLDS_MAP } holding;
+// HOLDS_DEFINITIONS: a map that only references read, so its type is checked here.
+typedef enum { HOLDS_ONE, HOLDS_LIST, HOLDS_ONE_OR_LIST, HOLDS_MAP, HOLDS_DEFINITIONS } holding;
 
 static const struct {
   const char *keyword;
@@ -19,7 +20,7 @@ static const struct {
     {"anyOf", HOLDS_LIST},
     {"contains", HOLDS_ONE},
     {"contentSchema", HOLDS_ONE},
-    {"definitions", HOLDS_MAP},
+    {"definitions", HOLDS_DEFINITIONS},
     {"dependencies", HOLDS_MAP},
     {"dependentSchemas", HOLDS_MAP},
     {"else", HOLDS_ONE},
@@ -34,7 +35,7 @@ static const struct {
     {"then", HOLDS_ONE},
     {"unevaluatedItems", HOLDS_ONE},
     {"unevaluatedProperties", HOLDS_ONE},
-    {"$defs", HOLDS_MAP},
+    {"$defs", HOLDS_DEFINITIONS},
 };
 
 // ---- drafts ----
@@ -97,7 +98,11 @@ static uint32_t add_node(st_schema *s, const st_json *json, const char *path, ui
 
 static void add_place(st_schema *s, st_map *map, const char *uri, const char *anchor, uint32_t node) {
   const char *key = anchor ? st_schema_text(s, "%s#%s", uri, anchor) : uri;
-  if (key && !st_map_add(map, key, strlen(key), node, NULL)) st_schema_fail_memory(s);
+  int64_t previous = -1;
+  if (!key) return;
+  if (!st_map_add(map, key, strlen(key), node, &previous)) st_schema_fail_memory(s);
+  if (previous < 0 || s->nodes[previous].json == s->nodes[node].json) return;
+  if (!st_map_add(s->repeated, key, strlen(key), node, NULL)) st_schema_fail_memory(s);
 }
 
 static uint32_t add_resource(st_schema *s, const char *uri, uint32_t node) {
@@ -176,9 +181,11 @@ static void walk_keyword(st_schema *s, const st_json_member *m, holding holds, u
   bool list = st_json_is_array(&m->value);
   if (holds == HOLDS_ONE || (holds == HOLDS_ONE_OR_LIST && !list)) {
     walk(s, &m->value, path, node, depth);
-  } else if (holds != HOLDS_MAP) {
+  } else if (holds != HOLDS_MAP && holds != HOLDS_DEFINITIONS) {
     walk_list(s, &m->value, path, node, depth);
   } else {
+    if (holds == HOLDS_DEFINITIONS && !st_json_is_object(&m->value))
+      st_schema_fail(s, SETUN_ERROR_FORMAT, node, m->key, "expected an object, found %s", st_json_kind(&m->value));
     for (size_t i = 0; i < st_json_members(&m->value) && !s->status; i++) {
       const st_json_member *one = st_json_member_at(&m->value, i);
       walk(s, &one->value, extend(s, path, one->key), node, depth);
@@ -211,8 +218,9 @@ static void walk(st_schema *s, const st_json *json, const char *path, uint32_t p
 void st_schema_index(st_schema *s) {
   s->node_of = st_map_new(64);
   s->places = st_map_new(16);
+  s->repeated = st_map_new(4);
   s->dynamics = st_map_new(4);
-  if (!s->node_of || !s->places || !s->dynamics) {
+  if (!s->node_of || !s->places || !s->repeated || !s->dynamics) {
     st_schema_fail_memory(s);
     return;
   }
@@ -227,16 +235,17 @@ void st_schema_index(st_schema *s) {
 // ---- references ----
 
 // The child that a JSON pointer's token [p, p + n) names; NULL: not found.
-static const st_json *step(const st_json *value, const char *p, size_t n) {
-  char key[512];
-  size_t m = 0;
-  for (size_t i = 0; i < n && m < sizeof key - 1; i++) {
-    bool escape = p[i] == '~' && i + 1 < n && (p[i + 1] == '0' || p[i + 1] == '1');
+static const st_json *step(st_schema *s, const st_json *value, const char *p, size_t n) {
+  char *key = st_schema_alloc(s, n + 1, 1);
+  size_t m = 0, index = 0;
+  if (!key) return NULL;
+  for (size_t i = 0; i < n; i++) {
+    bool escape = p[i] == '~';
+    if (escape && (i + 1 == n || (p[i + 1] != '0' && p[i + 1] != '1'))) return NULL;
     key[m++] = escape ? (p[++i] == '0' ? '~' : '/') : p[i];
   }
-  key[m] = '\0';
   if (!st_json_is_array(value)) return st_json_find_n(value, key, m);
-  size_t index = 0;
+  if (m > 1 && key[0] == '0') return NULL; // RFC 6901: no leading zeros
   for (size_t i = 0; i < m; i++) {
     if (key[i] < '0' || key[i] > '9' || index > UINT32_MAX) return NULL;
     index = index * 10 + (size_t)(key[i] - '0');
@@ -250,7 +259,7 @@ static uint32_t follow(st_schema *s, uint32_t root, const char *pointer) {
   uint32_t within = root;
   for (const char *p = pointer; *p == '/';) {
     size_t n = strcspn(++p, "/");
-    at = step(at, p, n);
+    at = step(s, at, p, n);
     if (!at) return UINT32_MAX;
     uint32_t known = st_schema_node_at(s, at);
     if (known != UINT32_MAX) within = known;
@@ -267,13 +276,21 @@ static uint32_t follow(st_schema *s, uint32_t root, const char *pointer) {
 bool st_schema_resolve(st_schema *s, uint32_t from, const char *keyword, const char *reference, uint32_t *node) {
   const char *uri, *fragment;
   if (!st_schema_uri(s, s->resources[s->nodes[from].resource].uri, reference, &uri, &fragment)) return false;
-  int64_t root = st_map_get(s->places, uri, strlen(uri)), found = root;
+  const st_schema_resource *own = &s->resources[s->nodes[from].resource];
+  bool within = !strcmp(uri, own->uri);
+  int64_t root = within ? (int64_t)own->node : st_map_get(s->places, uri, strlen(uri)), found = root;
+  bool repeated = !within && st_map_get(s->repeated, uri, strlen(uri)) >= 0;
   if (root >= 0 && *fragment == '/') {
     found = follow(s, (uint32_t)root, fragment);
     if (found == UINT32_MAX) found = -1;
   } else if (*fragment) {
     const char *key = st_schema_text(s, "%s#%s", uri, fragment);
     found = key ? st_map_get(s->places, key, strlen(key)) : -1;
+    repeated |= key && st_map_get(s->repeated, key, strlen(key)) >= 0;
+  }
+  if (repeated) {
+    st_schema_fail(s, SETUN_ERROR_FORMAT, from, keyword, "\"%.200s\" identifies several subschemas", reference);
+    return false;
   }
   if (found < 0 || s->status) {
     st_schema_fail(s, root < 0 ? SETUN_ERROR_UNSUPPORTED : SETUN_ERROR_FORMAT, from, keyword, "\"%.200s\" is not %s",
