@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -161,3 +162,25 @@ class ServerCase(unittest.TestCase):
             self.assertIn(str(word), reply.error["message"])
         if type:
             self.assertEqual(reply.error["type"], type)
+
+
+class TemplateCase(ServerCase):
+    """The server has this chat template; with `long`, a model of a longer context."""
+    template = ""
+    long = False
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        path = os.path.join(cls.folder.name, "chat.jinja")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(cls.template)
+        cls.options = (*cls.options, "--template", path)
+        if cls.long:
+            cls.model = long_model(cls.folder.name)
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        cls.folder.cleanup()

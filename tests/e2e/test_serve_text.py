@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 
-from serving import Server, ServerCase, long_model, skip_without_server
+from serving import Server, TemplateCase, long_model, skip_without_server
 from support import TALES, Case, argmax, main, negative_log_likelihood, read_safetensors, rows, setun
 
 PROMPT = "Once upon a time"
@@ -43,22 +43,8 @@ def all_together(calls):
     return results
 
 
-class TextCase(ServerCase):
+class TextCase(TemplateCase):
     template = TEMPLATE
-
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        path = os.path.join(cls.folder.name, "chat.jinja")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(cls.template)
-        cls.options = (*cls.options, "--template", path)
-        super().setUpClass()
-
-    @classmethod
-    def tearDownClass(cls):
-        super().tearDownClass()
-        cls.folder.cleanup()
 
     def complete(self, **body):
         return self.server.post("/v1/completions", {"prompt": PROMPT, "temperature": 0, **body})
@@ -372,18 +358,7 @@ class ChatTest(TextCase):
 
 class LeavingTest(TextCase):
     options = ("--parallel", 2, "--queue", 3)
-
-    @classmethod
-    def setUpClass(cls):
-        cls.models = tempfile.TemporaryDirectory()
-        cls.model = long_model(cls.models.name)
-        super().setUpClass()
-
-    @classmethod
-    def tearDownClass(cls):
-        super().tearDownClass()
-        cls.models.cleanup()
-
+    long = True
     LONG = {"prompt": PROMPT, "max_tokens": 4000, "ignore_eos": True, "temperature": 0}
 
     def send(self, body):

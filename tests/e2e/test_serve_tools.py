@@ -3,10 +3,9 @@
 import json
 import re
 import os
-import tempfile
 import threading
 
-from serving import ServerCase, long_model, skip_without_server
+from serving import TemplateCase, skip_without_server
 from support import main
 
 # Calls and tools as Hermes and Qwen 2.5 have them.
@@ -29,23 +28,9 @@ PLAIN = {"type": "function", "function": {"name": "f"}}
 USER = {"role": "user", "content": "Hi"}
 
 
-class ToolCase(ServerCase):
+class ToolCase(TemplateCase):
     template = TEMPLATE
-
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        path = os.path.join(cls.folder.name, "chat.jinja")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(cls.template)
-        cls.options = (*cls.options, "--template", path)
-        cls.model = long_model(cls.folder.name)
-        super().setUpClass()
-
-    @classmethod
-    def tearDownClass(cls):
-        super().tearDownClass()
-        cls.folder.cleanup()
+    long = True
 
     def chat(self, **body):
         return self.server.post("/v1/chat/completions", {"messages": [USER], "tools": [WEATHER, PLAIN], "max_tokens": 8, "temperature": 0, **body})
