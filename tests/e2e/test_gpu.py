@@ -81,9 +81,9 @@ class DeviceTest(FolderCase):
         self.fails(1, "run", TALES, *PROMPT, "--device", "vulkan:99", mentions=["vulkan:99", "setun devices"])
 
     def test_work_of_a_token(self):
-        """What docs/gpu.md promises of a BitNet block: eight dispatches, one submission, 4 bytes back."""
+        """What docs/gpu.md promises of a BitNet block: seven dispatches, one submission, 4 bytes back."""
         counted = json.loads(self.good("bench", TALES, "--device", self.names[0], "--count", "--json", "--depth", 5))
-        self.assertEqual(counted["dispatches_per_layer"], 8)
+        self.assertEqual(counted["dispatches_per_layer"], 7)
         self.assertEqual(counted["submissions"], 1)
         self.assertEqual(counted["recordings"], 0)  # that of the token before is submitted again
         self.assertEqual(counted["buffers_made"], 0)
@@ -92,6 +92,16 @@ class DeviceTest(FolderCase):
         self.assertGreaterEqual(counted["total"]["read"], counted["least_bytes"])
         self.assertLess(counted["above_least"], 0.15)  # of so small a model activations are a larger part
         self.fails(1, "bench", TALES, "--count", mentions=["--count", "GPU"])
+
+    def test_work_of_a_token_with_value_formats(self):
+        """A gate is a part of the products before it, and the commands are those of the token before."""
+        for form in ("q4_k", "f16"):
+            with self.subTest(format=form):
+                counted = json.loads(self.good("bench", "--synthetic", "tiny", "--format", form, "--head", form, "--device",
+                                               self.names[0], "--count", "--json"))
+                operations = {o["name"]: o["dispatches"] for o in counted["operations"]}
+                self.assertNotIn("EACH", operations)
+                self.assertEqual(counted["recordings"], 0)
 
     def test_compiled_shaders_are_kept(self):
         environment = dict(os.environ, XDG_CACHE_HOME=self.folder)

@@ -255,6 +255,55 @@ static void check_product(st_random *r, const st_format *f, bool int8) {
   free(codes);
 }
 
+// Two products of one input, the gate of both, and a product of that: dispatches that a device may join.
+static void check_gate(st_random *r, const st_format *f, bool int8) {
+  product t = random_product(r, f, int8), down = t;
+  t.borrowed = false;
+  uint32_t rows = f->block > 1 ? f->block * (1 + below(r, ROWS / f->block + 1)) : (uint32_t)t.desc.shape.rows;
+  uint32_t columns = (uint32_t)t.desc.shape.columns;
+  t.desc.shape.rows = down.desc.shape.columns = rows;
+  down.borrowed = false;
+  static float numbers[TOKENS * WIDE], biases[2 * WIDE];
+  for (size_t i = 0; i < TOKENS * WIDE; i++) numbers[i] = unit(r);
+  for (size_t i = 0; i < 2 * WIDE; i++) biases[i] = unit(r);
+  pair p;
+  st_dmatrix *m[3][2];
+  st_array *x[2], *gate[2], *up[2], *dst[2];
+  st_dvector *norm[2], *bias[2];
+  open_devices(&p);
+  for (int k = 0; k < 3; k++) fill(&p, r, k < 2 ? &t : &down, m[k], NULL);
+  open_queues(&p);
+  new_array(&p, x, TOKENS, columns, numbers);
+  new_array(&p, gate, TOKENS, rows, numbers + 1);
+  new_array(&p, up, TOKENS, rows, numbers + 2);
+  new_array(&p, dst, TOKENS, (size_t)down.desc.shape.rows, numbers + 3);
+  new_vector(&p, norm, numbers + 1, columns > rows ? columns : rows);
+  new_vector(&p, bias, biases, 2 * rows);
+  st_activation_fn fn = (st_activation_fn)below(r, ST_FN_SILU_CLAMPED + 1);
+  for (int i = 0; i < 2; i++) {
+    const st_dvector *b = t.biased ? bias[i] : NULL;
+    const st_linear_out both[] = {{.matrix = m[0][i], .bias = b, .dst = gate[i]}, {.matrix = m[1][i], .dst = up[i]}};
+    const st_linear_out last = {.matrix = m[2][i], .dst = dst[i]};
+    p.b[i]->linear(p.queue[i], x[i], t.first, t.n, t.normed ? norm[i] : NULL, 1e-5f, both, 2);
+    p.b[i]->glu(p.queue[i], fn, gate[i], up[i], t.n, rows, gate[i]);
+    p.b[i]->linear(p.queue[i], gate[i], 0, t.n, down.normed ? norm[i] : NULL, 1e-5f, &last, 1);
+  }
+  expect_near(&p, up, (size_t)TOKENS * rows, 1e-4, f->name);
+  expect_near(&p, gate, (size_t)TOKENS * rows, 1e-4, f->name);
+  // a number that the two compute a little differently may get another code
+  expect_near(&p, dst, (size_t)TOKENS * down.desc.shape.rows, int8 ? 2e-2 : 1e-4, f->name);
+  for (int k = 0; k < 3; k++) {
+    for (int i = 0; i < 2; i++) p.b[i]->matrix_free(m[k][i]);
+  }
+  free_vector(&p, norm);
+  free_vector(&p, bias);
+  free_array(&p, x);
+  free_array(&p, gate);
+  free_array(&p, up);
+  free_array(&p, dst);
+  close_pair(&p);
+}
+
 // ---- attention ----------------------------------------------------------------------------------------------------
 
 // Queries and keys rotated, stored, attended to; and the stored rows, which are the CPU's to the bit.
@@ -607,6 +656,11 @@ static bool is_in_first_round(const st_format *f) {
   return st_format_is_ternary(f) || st_format_is_number(f);
 }
 
+// One of each shader's file.
+static bool has_gate_in_first_round(const st_format *f) {
+  return f->id == ST_Q8_0 || f->id == ST_T5;
+}
+
 static void round_of_all(void) {
   uint64_t class = 0;
   st_random r;
@@ -618,6 +672,7 @@ static void round_of_all(void) {
     for (int int8 = 0; int8 <= trits; int8++) {
       st_random_seed(&r, rounds_seed(&rounds, class ++));
       if (rounds_go_on(&rounds)) check_product(&r, f, int8);
+      if (rounds_go_on(&rounds) && (rounds.round || has_gate_in_first_round(f))) check_gate(&r, f, int8);
     }
   }
   for (int keys = SETUN_KV_F16; keys <= SETUN_KV_Q4; keys++) {

@@ -115,6 +115,7 @@ typedef struct {
   VkDeviceAddress q, q_far, q_sink, dst, cache, pages, tokens, sinks;
   uint32_t q_stride, dst_stride, group, key_words, head_words, has_sinks;
   float scale;
+  uint32_t pad;
 } attend_push;
 
 // The keys that a token of a run sees: [first, last), and those of the sinks where they are separate.

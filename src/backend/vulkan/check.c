@@ -151,8 +151,8 @@ static setun_status fill(side *s, const st_matrix_desc *desc, setun_error *err) 
   return status;
 }
 
-// A product, its sum with another array, the product of that, which is prepared when the first ends, and rows; of one
-// token and of several.
+// A product, its sum with another array, the product of that, which is prepared when the first ends; two products,
+// their gate and the product of that; and rows; of one token and of several.
 static setun_status run_products(side *s, const void *what, setun_error *err) {
   const st_matrix_desc *given = what;
   const int32_t ids[TOKENS] = {0, 7, 31, (int32_t)s->width - 1, 3};
@@ -172,9 +172,13 @@ static setun_status run_products(side *s, const void *what, setun_error *err) {
     s->b->add(s->queue, s->x, s->y, n, s->width, 0.01f);
     s->b->linear(s->queue, s->x, 0, n, s->norm, 1e-5f, &second, 1);
     status = take(s, s->z, n, err);
-    if (status == SETUN_OK) s->b->glu(s->queue, ST_FN_RELU2, s->y, s->z, n, s->width, s->y);
-    if (status == SETUN_OK) s->b->linear(s->queue, s->y, 0, n, s->norm, 1e-5f, &second, 1);
-    if (status == SETUN_OK) status = take(s, s->z, n, err);
+    if (status != SETUN_OK) break;
+    if (n > 1) continue;
+    const st_linear_out both[] = {first, second};
+    s->b->linear(s->queue, s->x, 0, n, NULL, 0, both, 2);
+    s->b->glu(s->queue, ST_FN_RELU2, s->y, s->z, n, s->width, s->y);
+    s->b->linear(s->queue, s->y, 0, n, s->norm, 1e-5f, &second, 1);
+    status = take(s, s->z, n, err);
   }
   if (status == SETUN_OK) s->b->embed(s->queue, s->matrix, ids, TOKENS, 1, s->y, 0);
   return status == SETUN_OK ? take(s, s->y, TOKENS, err) : status;

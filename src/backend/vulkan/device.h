@@ -59,7 +59,7 @@ typedef struct st_vk_code {
 } st_vk_code;
 extern const st_vk_code st_vk_codes[];
 
-enum { ST_VK_CONSTANTS = 8 };
+enum { ST_VK_CONSTANTS = 9 };
 // What a pipeline is specialized to: constant_id 0 is the invocations of a workgroup, the others are the shader's.
 typedef struct st_vk_special {
   uint32_t constants[ST_VK_CONSTANTS];
@@ -173,7 +173,8 @@ typedef struct st_vk_groups {
 } st_vk_groups;
 
 enum { ST_VK_PUSH_BYTES = 128, ST_VK_ACCESSES = 40 };
-// A dispatch: st_vk_op_of begins one, st_vk_run carries it out.
+// A dispatch: st_vk_op_of begins one, st_vk_run carries it out. Logs are compared by their bytes: structs of push
+// constants have no bytes that are not a member's.
 typedef struct st_vk_op {
   st_vk_shader shader;
   st_vk_special special;
@@ -198,7 +199,7 @@ typedef struct st_vk_held {
   // LINEAR, GATE: the array with the result, [n, width]. HEADS: the keys, NULL: none yet
   st_array *dst;
   uint32_t n, width;
-  const st_array *gate, *up; // GATE
+  const st_array *gate, *up; // GATE; LINEAR: what a gate and its factor may be, [n, width] each, NULL: they are not
   uint32_t fn;
   void *output; // LINEAR: the row of the list in memory, an `output` of linear.c; NULL: there are several
   st_rope_args rope;
@@ -392,6 +393,9 @@ void st_vk_norm_into(st_queue *queue, const st_array *x, uint32_t n, uint32_t wi
 // Adds the sum to the product that is held, which is y; or the gate that is held to the preparation. False: it is
 // another.
 bool st_vk_add_held(st_queue *queue, st_array *x, const st_array *y, uint32_t n, uint32_t width, float scale);
+// The two products that are held become a gate's, whose result is dst. False: these are others.
+bool st_vk_gate_held(st_queue *queue, uint32_t fn, const st_array *gate, const st_array *up, uint32_t n, uint32_t width,
+                     st_array *dst);
 void st_vk_rope(st_queue *queue, const st_array *x, const st_batch *batch, const st_rope_args *args, st_array *dst);
 void st_vk_clip(st_queue *queue, st_array *x, uint32_t n, uint32_t width, float limit);
 void st_vk_glu(st_queue *queue, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n,

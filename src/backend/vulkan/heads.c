@@ -9,7 +9,7 @@ enum { LOCAL = 64 };
 // Of shaders/heads.comp.
 typedef struct {
   VkDeviceAddress q, q_dst, k, v, cache, table, positions, places;
-  uint32_t q_stride, q_dst_stride, k_stride, v_stride, n_q, n_k, stores, n_rot, rotates_k, key_words, head_words;
+  uint32_t q_stride, q_dst_stride, k_stride, v_stride, n_q, n_k, stores, n_rot, rotates_k, key_words, head_words, pad;
 } heads_push;
 
 static st_vk_special special_of(const st_queue *q, uint32_t head_dim, bool interleaved) {

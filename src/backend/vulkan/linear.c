@@ -6,6 +6,7 @@
 enum { WIDE = 128 };  // invocations of a workgroup that takes a whole token
 enum { NARROW = 64 }; // of a workgroup whose subgroups take rows, unless these are wider
 enum { ROWS = 8 };    // of a workgroup, see shaders/outputs.glsl
+enum { GATE_CONSTANT = 8 };
 enum { CODES = 160 }; // columns of prepared tokens are padded to this: 8 words of 20, 10 of 16
 
 static uint32_t code_words(uint32_t columns) {
@@ -18,6 +19,7 @@ typedef struct {
   VkDeviceAddress x, norm, dst;
   uint32_t x_stride, dst_stride, width, tokens;
   float eps;
+  uint32_t pad;
 } norm_push;
 
 static void run_norm(st_queue *q, const norm_push *push, uint32_t heads, const st_array *x, st_vk_use *dst) {
@@ -60,6 +62,7 @@ typedef struct {
   VkDeviceAddress codes, scales, ids, dst;
   uint32_t dst_stride, columns, row_words, block;
   float scale;
+  uint32_t pad;
 } embed_push;
 
 void st_vk_embed(st_queue *q, const st_dmatrix *m, const int32_t *ids, uint32_t n, float scale, st_array *dst,
@@ -110,13 +113,13 @@ typedef struct {
 
 typedef struct {
   VkDeviceAddress x, outs, tail, counter;
-  uint32_t count, group, x_stride, columns, row_words, tokens, block;
+  uint32_t count, group, x_stride, columns, row_words, tokens, block, pad;
 } linear_push;
 
 typedef struct {
   preparation p;
   VkDeviceAddress gate, up;
-  uint32_t x_stride, gate_stride, up_stride;
+  uint32_t x_stride, gate_stride, up_stride, pad;
 } prepare_push;
 
 // Tokens [first, first + n) of x.
@@ -148,6 +151,21 @@ bool st_vk_add_held(st_queue *q, st_array *x, const st_array *y, uint32_t n, uin
   held->op.read += bytes, held->op.written += bytes;
   st_vk_op_uses(&held->op, ST_VK_READS(x));
   st_vk_op_uses(&held->op, ST_VK_WRITES(x));
+  return true;
+}
+
+// Where the result is another array than the gates, these would be lost.
+bool st_vk_gate_held(st_queue *q, uint32_t fn, const st_array *gate, const st_array *up, uint32_t n, uint32_t width,
+                     st_array *dst) {
+  st_vk_held *held = &q->held;
+  if (held->kind != ST_VK_HELD_LINEAR || !held->gate || held->gate != gate || held->up != up || dst != gate ||
+      held->n != n || held->width != width) {
+    return false;
+  }
+  held->op.special.constants[GATE_CONSTANT] = fn;
+  held->op.groups.x /= 2;
+  held->gate = held->up = NULL;
+  held->dst = dst;
   return true;
 }
 
@@ -308,10 +326,29 @@ static uint64_t borrowed_by(const st_device *d, const st_linear_out *outs, int f
   return bytes;
 }
 
+static bool is_whole(const st_linear_out *o) {
+  return !o->row && !o->column;
+}
+
+// Notes what the product of a matrix, or of two, is, so that the next operation may become a part of its dispatch.
+static void hold_what_may_join(st_queue *q, const input *in, const st_linear_out *const *outs, uint32_t n,
+                               output *listed) {
+  const st_linear_out *a = outs[0], *b = outs[n - 1];
+  if (n > 2 || !is_whole(a) || !is_whole(b) || a->matrix->rows != b->matrix->rows) return;
+  q->held.n = in->tokens, q->held.width = a->matrix->rows;
+  if (n == 1) {
+    q->held.dst = a->dst;
+    q->held.output = listed;
+  } else if (a->dst != b->dst) {
+    q->held.gate = a->dst, q->held.up = b->dst;
+  }
+}
+
 // The products of outs[first] and of all later ones that can share its dispatch; `done` marks them.
 static void multiply_from(st_queue *q, const input *in, const st_linear_out *outs, int first, int count, bool *done) {
   enum { MOST = ST_VK_ACCESSES - 8 };
   const st_dmatrix *m = outs[first].matrix;
+  const st_linear_out *made[MOST];
   output list[MOST];
   st_vk_op op = {.accesses = {{(st_vk_use *)in->use, false}}, .n_accesses = 1};
   uint32_t n = 0, groups = 0;
@@ -319,6 +356,7 @@ static void multiply_from(st_queue *q, const input *in, const st_linear_out *out
   for (int i = first; i < count && n < MOST; i++) {
     if (done[i] || !shares(q->device, outs[i].matrix, m)) continue;
     done[i] = true;
+    made[n] = &outs[i];
     list[n] = output_of(q, &outs[i], groups);
     groups += (list[n++].rows + ROWS - 1) / ROWS;
     st_vk_op_uses(&op, ST_VK_WRITES(outs[i].dst)); // a part of an array: several may be of one
@@ -336,11 +374,7 @@ static void multiply_from(st_queue *q, const input *in, const st_linear_out *out
   if (!listed) return;
   memcpy(listed, list, n * sizeof *list);
   run_products(q, in, m, push, groups, &op);
-  const st_linear_out *o = &outs[first];
-  if (n > 1 || o->row || o->column || groups > q->device->traits.most_groups) return;
-  q->held.dst = o->dst;
-  q->held.n = in->tokens, q->held.width = m->rows;
-  q->held.output = listed;
+  if (groups <= q->device->traits.most_groups) hold_what_may_join(q, in, made, n, listed);
 }
 
 void st_vk_linear(st_queue *q, const st_array *x, uint32_t first, uint32_t n, const st_dvector *norm, float eps,

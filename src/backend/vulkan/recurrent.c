@@ -174,6 +174,7 @@ typedef struct {
   VkDeviceAddress x, norm, before, after, dst;
   uint32_t x_stride, dst_stride, width, block, factors;
   float eps, scale;
+  uint32_t pad;
 } hadamard_push;
 
 void st_vk_hadamard(st_queue *q, const st_array *x, uint32_t first, uint32_t n, const st_hadamard_args *a,

@@ -17,6 +17,7 @@ typedef struct {
   VkDeviceAddress x, y, dst;
   uint32_t x_stride, y_stride, dst_stride, width;
   float value;
+  uint32_t pad;
 } each_push;
 
 static void each(st_queue *q, uint32_t operation, const st_array *x, const st_array *y, st_array *dst, uint32_t n,
@@ -65,6 +66,7 @@ void st_vk_glu(st_queue *q, st_activation_fn fn, const st_array *gate, const st_
   static const uint32_t operations[] = {
       [ST_FN_SILU] = SILU,       [ST_FN_RELU2] = RELU2,     [ST_FN_GELU_TANH] = GELU_TANH,
       [ST_FN_GPT_OSS] = GPT_OSS, [ST_FN_SIGMOID] = SIGMOID, [ST_FN_SILU_CLAMPED] = SILU_CLAMPED};
+  if (st_vk_gate_held(q, operations[fn], gate, up, n, width, dst)) return;
   each(q, operations[fn], gate, up, dst, n, width, 0);
 }
 
@@ -75,7 +77,7 @@ enum { GATHER, SCATTER_ADD, COLUMNS, REORDER };
 typedef struct {
   VkDeviceAddress x, dst, tokens, weights;
   uint32_t x_stride, dst_stride, width, count;
-  uint32_t from, from_step, to, to_step, pieces;
+  uint32_t from, from_step, to, to_step, pieces, pad;
 } rows_push;
 
 static rows_push push_of(const st_array *x, const st_array *dst, uint32_t width) {

@@ -6,8 +6,6 @@
 #include "weights.glsl"
 #include "outputs.glsl"
 
-layout(constant_id = 1) const uint TILE = 1;
-
 layout(push_constant) uniform Push {
   Floats x;
   Outs outs;
@@ -15,34 +13,34 @@ layout(push_constant) uniform Push {
   uint count, group, x_stride, columns, row_words, tokens, block;
 };
 
+void multiply_row(Out o, uint row, uint first, out float y[TILE]) {
+  precise float sums[TILE];
+  [[unroll]] for (uint t = 0; t < TILE; t++) sums[t] = 0;
+  uint base = row * row_words, words = (columns + UNIT - 1) / UNIT;
+  for (uint k = gl_SubgroupInvocationID; k < words; k += gl_SubgroupSize) {
+    float w[UNIT];
+    decode_at(o.codes, base, k, columns, block, w);
+    [[unroll]] for (uint t = 0; t < TILE; t++) {
+      uint at = min(first + t, tokens - 1) * x_stride;
+      [[unroll]] for (uint i = 0; i < UNIT; i++) {
+        uint column = k * UNIT + i; // the last word may be longer than the row: its weights there are zero
+        if (UNIT > 1) column = min(column, columns - 1);
+        sums[t] = fma(w[i], x.f[at + column], sums[t]);
+      }
+    }
+  }
+  [[unroll]] for (uint t = 0; t < TILE; t++) {
+    precise float sum = subgroupAdd(sums[t]);
+#if ROW_SCALES
+    sum *= o.scales.f[row];
+#endif
+    y[t] = biased(o, row, sum);
+  }
+}
+
 void main() {
   uint group_index = group + gl_WorkGroupID.x, first = gl_WorkGroupID.y * TILE;
   Out o = outs.o[matrix_of(outs, count, group_index)];
   uint row = (group_index - o.first_group) * ROWS, end = min(row + ROWS, o.rows);
-  for (row += gl_SubgroupID; row < end; row += gl_NumSubgroups) {
-    precise float sums[TILE];
-    [[unroll]] for (uint t = 0; t < TILE; t++) sums[t] = 0;
-    uint base = row * row_words, words = (columns + UNIT - 1) / UNIT;
-    for (uint k = gl_SubgroupInvocationID; k < words; k += gl_SubgroupSize) {
-      float w[UNIT];
-      decode_at(o.codes, base, k, columns, block, w);
-      [[unroll]] for (uint t = 0; t < TILE; t++) {
-        uint at = min(first + t, tokens - 1) * x_stride;
-        [[unroll]] for (uint i = 0; i < UNIT; i++) {
-          uint column = k * UNIT + i; // the last word may be longer than the row: its weights there are zero
-          if (UNIT > 1) column = min(column, columns - 1);
-          sums[t] = fma(w[i], x.f[at + column], sums[t]);
-        }
-      }
-    }
-    [[unroll]] for (uint t = 0; t < TILE; t++) {
-      precise float sum = subgroupAdd(sums[t]);
-      if (subgroupElect() && first + t < tokens) {
-#if ROW_SCALES
-        sum *= o.scales.f[row];
-#endif
-        put_out(o, row, first + t, sum);
-      }
-    }
-  }
+  for (row += gl_SubgroupID; row < end; row += gl_NumSubgroups) put_row(outs, o, row, first, tokens);
 }

@@ -9,7 +9,6 @@
 #include "prepare.glsl"
 #include "outputs.glsl"
 
-layout(constant_id = 1) const uint TILE = 1;
 layout(constant_id = 2) const uint TAILED = 0; // of one token, in one dispatch
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Tail {
@@ -64,12 +63,45 @@ void add_word(uint word, uint k, uint first, inout int sums[TILE]) {
   }
 }
 
-void store(Out o, uint row, uint token, float sum, float scale) {
+float finished(Out o, uint row, uint token, float sum, float scale) {
   uint at = token * (x_stride + 4) + x_stride;
   precise float y = quotient(sum, uintBitsToFloat(x.w[at]), uintBitsToFloat(x.w[at + 1]));
   y *= scale;
-  put_out(o, row, token, y);
+  return biased(o, row, y);
 }
+
+#if FORM == 5 // a block of columns is one invocation's; -1 is code 0, so that the sum of its x is taken off
+void multiply_row(Out o, uint row, uint first, out float y[TILE]) {
+  uint base = row * row_words, blocks = (columns + block - 1) / block, each = block / 16;
+  precise float totals[TILE];
+  [[unroll]] for (uint t = 0; t < TILE; t++) totals[t] = 0;
+  for (uint b = gl_SubgroupInvocationID; b < blocks; b += gl_SubgroupSize) {
+    int sums[TILE], ones[TILE];
+    [[unroll]] for (uint t = 0; t < TILE; t++) sums[t] = ones[t] = 0;
+    for (uint k = b * each; k < (b + 1) * each; k++) {
+      add_word(o.codes.w[base + k], k, first, sums);
+      add_word(0x55555555u, k, first, ones);
+    }
+    float d = uintBitsToFloat(o.codes.w[base + blocks * each + b]);
+    [[unroll]] for (uint t = 0; t < TILE; t++) totals[t] = fma(d, float(sums[t] - ones[t]), totals[t]);
+  }
+  [[unroll]] for (uint t = 0; t < TILE; t++)
+    y[t] = finished(o, row, min(first + t, tokens - 1), subgroupAdd(totals[t]), 1);
+}
+#else
+void multiply_row(Out o, uint row, uint first, out float y[TILE]) {
+  uint base = row * row_words;
+  int sums[TILE];
+  [[unroll]] for (uint t = 0; t < TILE; t++) sums[t] = 0;
+  for (uint k = gl_SubgroupInvocationID; k < row_words; k += gl_SubgroupSize)
+    add_word(o.codes.w[base + k], k, first, sums);
+  [[unroll]] for (uint t = 0; t < TILE; t++) {
+    uint token = min(first + t, tokens - 1);
+    int sum = subgroupAdd(sums[t]) - int(x.w[token * (x_stride + 4) + x_stride + 2]);
+    y[t] = finished(o, row, token, float(sum), o.scales.f[row]);
+  }
+}
+#endif
 
 shared uint ended_before;
 
@@ -88,39 +120,6 @@ void main() {
   uint group_index = group + gl_WorkGroupID.x, first = gl_WorkGroupID.y * TILE;
   Out o = outs.o[matrix_of(outs, count, group_index)];
   uint row = (group_index - o.first_group) * ROWS, end = min(row + ROWS, o.rows);
-  for (row += gl_SubgroupID; row < end; row += gl_NumSubgroups) {
-    uint base = row * row_words;
-#if FORM == 5 // a block of columns is one invocation's; -1 is code 0, so that the sum of its x is taken off
-    uint blocks = (columns + block - 1) / block, each = block / 16;
-    precise float totals[TILE];
-    [[unroll]] for (uint t = 0; t < TILE; t++) totals[t] = 0;
-    for (uint b = gl_SubgroupInvocationID; b < blocks; b += gl_SubgroupSize) {
-      int sums[TILE], ones[TILE];
-      [[unroll]] for (uint t = 0; t < TILE; t++) sums[t] = ones[t] = 0;
-      for (uint k = b * each; k < (b + 1) * each; k++) {
-        add_word(o.codes.w[base + k], k, first, sums);
-        add_word(0x55555555u, k, first, ones);
-      }
-      float d = uintBitsToFloat(o.codes.w[base + blocks * each + b]);
-      [[unroll]] for (uint t = 0; t < TILE; t++) totals[t] = fma(d, float(sums[t] - ones[t]), totals[t]);
-    }
-    [[unroll]] for (uint t = 0; t < TILE; t++) {
-      float total = subgroupAdd(totals[t]);
-      if (subgroupElect() && first + t < tokens) store(o, row, first + t, total, 1);
-    }
-#else
-    int sums[TILE];
-    [[unroll]] for (uint t = 0; t < TILE; t++) sums[t] = 0;
-    for (uint k = gl_SubgroupInvocationID; k < row_words; k += gl_SubgroupSize)
-      add_word(o.codes.w[base + k], k, first, sums);
-    [[unroll]] for (uint t = 0; t < TILE; t++) {
-      int sum = subgroupAdd(sums[t]);
-      if (subgroupElect() && first + t < tokens) {
-        sum -= int(x.w[(first + t) * (x_stride + 4) + x_stride + 2]);
-        store(o, row, first + t, float(sum), o.scales.f[row]);
-      }
-    }
-#endif
-  }
+  for (row += gl_SubgroupID; row < end; row += gl_NumSubgroups) put_row(outs, o, row, first, tokens);
   if (TAILED != 0) run_tail();
 }
