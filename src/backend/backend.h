@@ -207,6 +207,20 @@ typedef struct st_columns {
 
 enum { ST_TOP_MOST = 128 };
 
+// How a router's logits become the weights of the chosen experts.
+typedef enum st_router {
+  ST_ROUTER_ALL,    // softmax over all experts, then the largest
+  ST_ROUTER_CHOSEN, // the largest, then softmax over those
+  ST_ROUTER_SIGMOID // the largest, then the sigmoid of each
+} st_router;
+
+enum { ST_MAX_EXPERTS = 1024 };
+typedef struct st_route_args {
+  uint32_t n_expert, used; // used: how many are chosen for a token
+  st_router router;
+  bool renormalize; // ST_ROUTER_ALL: the chosen weights are divided by their sum
+} st_route_args;
+
 // What a device did for an operation: how often it began one, how often it waited for others before, and the bytes that
 // it read and wrote, of each buffer once.
 typedef struct st_op_counts {
@@ -348,6 +362,12 @@ struct st_backend {
   // x[tokens[i]] += weights[i] * y[i]. A token may occur more than once; its sum is in the list's order.
   void (*scatter_add)(st_queue *queue, st_array *x, const uint32_t *tokens, const float *weights, uint32_t n,
                       uint32_t width, const st_array *y);
+  // chosen[t] = the experts for a token's logits, [n, n_expert]: for each of them, by ascending index, the index and
+  // the weight of its output. Among equal logits the first is larger; NaN is the smallest.
+  void (*route)(st_queue *queue, const st_array *logits, uint32_t n, const st_route_args *args, st_array *chosen);
+  // x[t] += weight * y[t * used + i], `width` elements, for each expert i of chosen[t], in their order.
+  void (*add_chosen)(st_queue *queue, st_array *x, const st_array *chosen, uint32_t n, uint32_t used, uint32_t width,
+                     const st_array *y);
   // The first n tokens become zero.
   void (*clear)(st_queue *queue, st_array *x, uint32_t n, uint32_t width);
   // x += scale * y.

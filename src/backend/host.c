@@ -171,6 +171,19 @@ static void scatter_add(st_queue *q, st_array *x, const uint32_t *tokens, const 
   to_device(q, x, listed(tokens, n));
 }
 
+static void route(st_queue *q, const st_array *logits, uint32_t n, const st_route_args *args, st_array *chosen) {
+  if (!to_host(q, logits, n)) return;
+  cpu->route(queue_of(q)->cpu, array_of(logits), n, args, array_of(chosen));
+  to_device(q, chosen, n);
+}
+
+static void add_chosen(st_queue *q, st_array *x, const st_array *chosen, uint32_t n, uint32_t used, uint32_t width,
+                       const st_array *y) {
+  if (!to_host(q, x, n) || !to_host(q, chosen, n) || !to_host(q, y, n * used)) return;
+  cpu->add_chosen(queue_of(q)->cpu, array_of(x), array_of(chosen), n, used, width, array_of(y));
+  to_device(q, x, n);
+}
+
 static void clear(st_queue *q, st_array *x, uint32_t n, uint32_t width) {
   if (!to_host(q, x, n)) return;
   cpu->clear(queue_of(q)->cpu, array_of(x), n, width);
@@ -421,6 +434,8 @@ void st_host_complete(st_backend *b) {
   if (!b->glu) b->glu = glu;
   if (!b->gather) b->gather = gather;
   if (!b->scatter_add) b->scatter_add = scatter_add;
+  if (!b->route) b->route = route;
+  if (!b->add_chosen) b->add_chosen = add_chosen;
   if (!b->clear) b->clear = clear;
   if (!b->add) b->add = add;
   if (!b->argmax) b->argmax = argmax;

@@ -8,7 +8,7 @@
 #include "model/rotation.h"
 #include "setun.h"
 
-enum { ST_MAX_LAYERS = 1024, ST_MAX_EXPERTS = 1024 };
+enum { ST_MAX_LAYERS = 1024 };
 
 typedef enum st_rope_scaling {
   ST_ROPE_PLAIN,
@@ -32,12 +32,6 @@ typedef struct st_rope_params {
   // longrope: [n_rot / 2] divisors for short and long contexts, owned by the hparams; NULL otherwise
   float *short_factor, *long_factor;
 } st_rope_params;
-
-// How a router's logits become the weights of the chosen experts.
-typedef enum st_router {
-  ST_ROUTER_ALL,   // softmax over all experts, then the largest k
-  ST_ROUTER_CHOSEN // the largest k, then softmax over those
-} st_router;
 
 // Layers with a recurrent state instead of keys and values: gated DeltaNet. n_taps 0: the model has none.
 typedef struct st_delta_params {

@@ -1,92 +1,51 @@
-// Mixtures of experts. The host reads the router's logits and chooses; then each chosen expert runs once, on all of its
-// tokens. Experts that are not resident run as they arrive, where there is room for the outputs of all of them, which
-// are added up at the end; otherwise one after the other in the order of their numbers.
+// Mixtures of experts. The host reads the router's choice; then each chosen expert runs once, on all of its tokens.
+// Experts that are not resident run as they arrive, where there is room for the outputs of all of them, which are added
+// up at the end; otherwise one after the other in the order of their numbers.
 #include "model/moe.h"
 
 #include "base/memory.h"
 #include "model/product.h"
 #include "model/run_arrays.h"
 
-#include <math.h>
+// An expert chosen for a token, and the weight of its output, as `route` stores them.
+typedef struct {
+  float expert, weight;
+} choice;
+_Static_assert(sizeof(choice) == 2 * sizeof(float), "an array's two columns");
 
 struct st_moe {
-  st_array *normed;    // [n_batch, n_embd] the layer's input
-  st_array *router;    // [n_batch, n_expert] logits
-  st_array *part;      // [n_batch, n_embd] the tokens of one expert
-  st_array *out;       // [rows, n_embd] outputs of one expert, or of all
-  st_array *weight;    // [n_batch, 1] the shared expert's
-  float *logits;       // [n_batch, n_expert]
-  float *scratch;      // [n_expert]
-  st_choice *chosen;   // [n_batch, used]
-  st_choice *expected; // [used] of a later layer
-  uint32_t *first;     // [n_expert + 1] offsets of an expert's tokens in the two lists below
-  uint32_t *tokens;    // [n_batch * used]
-  float *weights;      // the same
-  st_product *outs;    // [2 * used]
-  uint32_t rows;       // max(n_batch, used)
+  st_array *normed;  // [n_batch, n_embd] the layer's input
+  st_array *router;  // [n_batch, n_expert] logits
+  st_array *choices; // [n_batch, 2 * used] what the router chooses
+  st_array *part;    // [n_batch, n_embd] the tokens of one expert
+  st_array *out;     // [rows, n_embd] outputs of one expert, or of all
+  st_array *weight;  // [n_batch, 1] the shared expert's
+  st_array *shared;  // [n_batch, 2] its choice
+  choice *chosen;    // [n_batch, used] the choices
+  choice *expected;  // [used] of a later layer
+  uint32_t *first;   // [n_expert + 1] offsets of an expert's tokens in the two lists below
+  uint32_t *tokens;  // [n_batch * used]
+  float *weights;    // the same
+  st_product *outs;  // [2 * used]
+  uint32_t rows;     // max(n_batch, used)
   // [n_expert] the experts that tokens use, how many tokens use each and, if they are not resident, which are present.
   uint32_t *wanted, *counts, *places;
   uint32_t n_wanted;
 };
 
-// ---- the choice ---------------------------------------------------------------------------------------------------
-
-// x becomes softmax(x); the maximum is subtracted first.
-static void softmax(float *x, uint32_t n) {
-  float most = -INFINITY, sum = 0;
-  for (uint32_t i = 0; i < n; i++) most = x[i] > most ? x[i] : most;
-  for (uint32_t i = 0; i < n; i++) sum += x[i] = expf(x[i] - most);
-  for (uint32_t i = 0; i < n; i++) x[i] /= sum;
-}
-
-// The k largest, by ascending index. Chosen ones are set to -inf in `scores`; NaN counts as the smallest.
-static void largest(float *scores, uint32_t n, uint32_t k, st_choice *chosen) {
-  for (uint32_t i = 0; i < n; i++) {
-    if (isnan(scores[i])) scores[i] = -INFINITY;
-  }
-  for (uint32_t j = 0; j < k; j++) {
-    uint32_t best = n, at = j;
-    for (uint32_t i = 0; i < n; i++) {
-      bool taken = false;
-      for (uint32_t t = 0; t < j && scores[i] == -INFINITY; t++) taken = taken || chosen[t].expert == i;
-      if (!taken && (best == n || scores[i] > scores[best])) best = i;
-    }
-    while (at && chosen[at - 1].expert > best) {
-      chosen[at] = chosen[at - 1];
-      at--;
-    }
-    chosen[at] = (st_choice){best, scores[best]};
-    scores[best] = -INFINITY;
-  }
-}
-
-void st_route(const st_hparams *h, const float *logits, float *scratch, st_choice *chosen) {
-  uint32_t n = h->n_expert, k = h->n_expert_used;
-  for (uint32_t i = 0; i < n; i++) scratch[i] = logits[i];
-  if (h->router == ST_ROUTER_ALL) softmax(scratch, n);
-  largest(scratch, n, k, chosen);
-  if (h->router == ST_ROUTER_CHOSEN) {
-    for (uint32_t i = 0; i < k; i++) scratch[i] = chosen[i].weight;
-    softmax(scratch, k);
-    for (uint32_t i = 0; i < k; i++) chosen[i].weight = scratch[i];
-  } else if (h->router_renormalize) {
-    float sum = 0;
-    for (uint32_t i = 0; i < k; i++) sum += chosen[i].weight;
-    for (uint32_t i = 0; i < k; i++) chosen[i].weight /= sum;
-  }
-}
-
 // ---- memory -------------------------------------------------------------------------------------------------------
 
-enum { MOE_ARRAYS = 5 };
+enum { MOE_ARRAYS = 7 };
 
 static void list_arrays(const st_run *r, st_moe *m, st_run_array list[MOE_ARRAYS]) {
   const st_hparams *h = &r->model->h;
   const st_run_array all[MOE_ARRAYS] = {{&m->normed, r->n_batch, h->n_embd},
                                         {&m->router, r->n_batch, h->n_expert},
+                                        {&m->choices, r->n_batch, (size_t)2 * h->n_expert_used},
                                         {&m->part, r->n_batch, h->n_embd},
                                         {&m->out, m->rows, h->n_embd},
-                                        {&m->weight, r->n_batch, 1}};
+                                        {&m->weight, r->n_batch, 1},
+                                        {&m->shared, r->n_batch, 2}};
   for (int i = 0; i < MOE_ARRAYS; i++) list[i] = all[i];
 }
 
@@ -100,8 +59,6 @@ setun_status st_moe_new(const st_run *r, st_moe **moe, setun_error *err) {
   list_arrays(r, m, list);
   setun_status s = st_run_arrays_new(r, list, MOE_ARRAYS, err);
   size_t n = (size_t)rows * used; // both are below 2^25
-  m->logits = st_malloc((size_t)r->n_batch * h->n_expert, sizeof *m->logits);
-  m->scratch = st_malloc(h->n_expert, sizeof *m->scratch);
   m->chosen = st_malloc(n, sizeof *m->chosen);
   m->expected = st_malloc(used, sizeof *m->expected);
   m->first = st_malloc((size_t)h->n_expert + 1, sizeof *m->first);
@@ -109,8 +66,7 @@ setun_status st_moe_new(const st_run *r, st_moe **moe, setun_error *err) {
   m->weights = st_malloc(n, sizeof *m->weights);
   m->outs = st_malloc((size_t)2 * used, sizeof *m->outs);
   m->wanted = st_malloc((size_t)3 * h->n_expert, sizeof *m->wanted);
-  bool whole = m->logits && m->scratch && m->chosen && m->expected && m->first && m->tokens && m->weights && m->outs &&
-               m->wanted;
+  bool whole = m->chosen && m->expected && m->first && m->tokens && m->weights && m->outs && m->wanted;
   m->counts = whole ? m->wanted + h->n_expert : NULL;
   m->places = whole ? m->counts + h->n_expert : NULL;
   if (s == SETUN_OK && !whole) s = st_fail_memory(err, "the experts' lists");
@@ -127,37 +83,46 @@ void st_moe_free(const st_run *r, st_moe *m) {
   st_run_array list[MOE_ARRAYS];
   list_arrays(r, m, list);
   st_run_arrays_free(r, list, MOE_ARRAYS);
-  void *blocks[] = {m->logits, m->scratch, m->chosen, m->expected, m->first, m->tokens, m->weights, m->outs, m->wanted};
+  void *blocks[] = {m->chosen, m->expected, m->first, m->tokens, m->weights, m->outs, m->wanted};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) st_free(blocks[i]);
   st_free(m);
 }
 
 // ---- the experts --------------------------------------------------------------------------------------------------
 
-// The router's choice for each token, and the resulting list of tokens for each expert.
-static setun_status choose(st_run *r, const st_layer *l, uint32_t n, setun_error *err) {
-  const st_backend *b = r->model->backend;
+// The choice of a layer's router for n tokens of x, in m->choices.
+static void route(st_run *r, const st_layer *l, const st_array *x, uint32_t n) {
   const st_hparams *h = &r->model->h;
   st_moe *m = r->moe;
-  uint32_t used = h->n_expert_used;
+  const st_route_args args = {h->n_expert, h->n_expert_used, h->router, h->router_renormalize};
   const st_product router = {&l->linear[ST_ROUTER], m->router, 0};
-  st_multiply(r, m->normed, 0, n, NULL, &router, 1);
-  setun_status s = b->read(r->queue, m->router, 0, (size_t)n * h->n_expert, m->logits, err);
+  st_multiply(r, x, 0, n, NULL, &router, 1);
+  r->model->backend->route(r->queue, m->router, n, &args, m->choices);
+}
+
+static setun_status read_choices(st_run *r, uint32_t n, choice *to, setun_error *err) {
+  size_t floats = (size_t)n * r->model->h.n_expert_used * 2;
+  return r->model->backend->read(r->queue, r->moe->choices, 0, floats, (float *)to, err);
+}
+
+static uint32_t expert_of(const choice *c) {
+  return (uint32_t)c->expert;
+}
+
+// The list of tokens for each expert that was chosen.
+static setun_status list_experts(st_run *r, uint32_t n, setun_error *err) {
+  const st_hparams *h = &r->model->h;
+  st_moe *m = r->moe;
+  uint32_t used = h->n_expert_used, all = n * used;
+  setun_status s = read_choices(r, n, m->chosen, err);
   if (s != SETUN_OK) return s;
   for (uint32_t e = 0; e <= h->n_expert; e++) m->first[e] = 0;
-  for (uint32_t t = 0; t < n; t++) {
-    st_choice *chosen = m->chosen + (size_t)t * used;
-    st_route(h, m->logits + (size_t)t * h->n_expert, m->scratch, chosen);
-    for (uint32_t i = 0; i < used; i++) m->first[chosen[i].expert + 1]++;
-  }
+  for (uint32_t i = 0; i < all; i++) m->first[expert_of(&m->chosen[i]) + 1]++;
   for (uint32_t e = 0; e < h->n_expert; e++) m->first[e + 1] += m->first[e];
-  for (uint32_t t = 0; t < n; t++) { // first[e] moves to the end of e's tokens, where e + 1's began
-    for (uint32_t i = 0; i < used; i++) {
-      const st_choice *c = &m->chosen[(size_t)t * used + i];
-      uint32_t at = m->first[c->expert]++;
-      m->tokens[at] = t;
-      m->weights[at] = c->weight;
-    }
+  for (uint32_t i = 0; i < all; i++) { // first[e] moves to the end of e's tokens, where e + 1's began
+    uint32_t at = m->first[expert_of(&m->chosen[i])]++;
+    m->tokens[at] = i / used;
+    m->weights[at] = m->chosen[i].weight;
   }
   for (uint32_t e = h->n_expert; e; e--) m->first[e] = m->first[e - 1];
   m->first[0] = 0;
@@ -209,14 +174,14 @@ static void one_token(st_run *r, const st_layer *l, uint32_t n) {
   const st_hparams *h = &r->model->h;
   st_moe *m = r->moe;
   for (uint32_t i = 0; i < n; i++) {
-    const st_expert *e = &l->experts[m->chosen[m->places[i]].expert];
+    const st_expert *e = &l->experts[expert_of(&m->chosen[m->places[i]])];
     m->outs[2 * i] = (st_product){&e->gate, r->gate, i};
     m->outs[2 * i + 1] = (st_product){&e->up, r->up, i};
   }
   st_multiply(r, m->normed, 0, 1, NULL, m->outs, (int)(2 * n));
   b->glu(r->queue, h->fn, r->gate, r->up, n, h->n_ff_expert, r->gate);
   for (uint32_t i = 0; i < n; i++) {
-    const st_product down = {&l->experts[m->chosen[m->places[i]].expert].down, m->out, m->places[i]};
+    const st_product down = {&l->experts[expert_of(&m->chosen[m->places[i]])].down, m->out, m->places[i]};
     st_multiply(r, r->gate, i, 1, NULL, &down, 1);
   }
 }
@@ -231,13 +196,11 @@ static setun_status expect_experts(st_run *r, uint32_t layer, setun_error *err) 
   setun_status s = SETUN_OK;
   for (uint32_t d = 1; layer + d < h->n_layer && supply->ahead(supply->context, layer + d, d); d++) {
     const st_layer *l = &r->model->layers[layer + d];
-    const st_product router = {&l->linear[ST_ROUTER], m->router, 0};
     if (!l->experts) continue;
     b->norm_into(r->queue, r->x, 1, h->n_embd, l->vector[ST_FFN_NORM], h->norm_eps, m->part);
-    st_multiply(r, m->part, 0, 1, NULL, &router, 1);
-    if ((s = b->read(r->queue, m->router, 0, h->n_expert, m->logits, err)) != SETUN_OK) return s;
-    st_route(h, m->logits, m->scratch, m->expected);
-    for (uint32_t i = 0; i < h->n_expert_used; i++) m->places[i] = m->expected[i].expert;
+    route(r, l, m->part, 1);
+    if ((s = read_choices(r, 1, m->expected, err)) != SETUN_OK) return s;
+    for (uint32_t i = 0; i < h->n_expert_used; i++) m->places[i] = expert_of(&m->expected[i]);
     supply->expect(supply->context, layer + d, d, m->places, h->n_expert_used);
   }
   return s;
@@ -272,7 +235,7 @@ static setun_status supplied_experts(st_run *r, uint32_t layer, uint32_t n, setu
 }
 
 // The shared expert, weighted by a sigmoid.
-static setun_status shared_expert(st_run *r, const st_layer *l, uint32_t n, setun_error *err) {
+static void shared_expert(st_run *r, const st_layer *l, uint32_t n) {
   const st_backend *b = r->model->backend;
   const st_hparams *h = &r->model->h;
   st_moe *m = r->moe;
@@ -283,14 +246,8 @@ static setun_status shared_expert(st_run *r, const st_layer *l, uint32_t n, setu
   st_multiply(r, m->normed, 0, n, NULL, outs, 3);
   b->glu(r->queue, h->fn, r->gate, r->up, n, h->n_ff_shared, r->gate);
   st_multiply(r, r->gate, 0, n, NULL, &down, 1);
-  setun_status s = b->read(r->queue, m->weight, 0, n, m->weights, err);
-  if (s != SETUN_OK) return s;
-  for (uint32_t t = 0; t < n; t++) {
-    m->tokens[t] = t;
-    m->weights[t] = 1 / (1 + expf(-m->weights[t]));
-  }
-  b->scatter_add(r->queue, r->branch, m->tokens, m->weights, n, h->n_embd, m->out);
-  return SETUN_OK;
+  b->route(r->queue, m->weight, n, &(st_route_args){.n_expert = 1, .used = 1, .router = ST_ROUTER_SIGMOID}, m->shared);
+  b->add_chosen(r->queue, r->branch, m->shared, n, 1, h->n_embd, m->out);
 }
 
 setun_status st_moe_forward(st_run *r, uint32_t layer, uint32_t n, setun_error *err) {
@@ -298,7 +255,8 @@ setun_status st_moe_forward(st_run *r, uint32_t layer, uint32_t n, setun_error *
   const st_hparams *h = &r->model->h;
   const st_layer *l = &r->model->layers[layer];
   b->norm_into(r->queue, r->x, n, h->n_embd, l->vector[ST_FFN_NORM], h->norm_eps, r->moe->normed);
-  setun_status s = choose(r, l, n, err);
+  route(r, l, r->moe->normed, n);
+  setun_status s = list_experts(r, n, err);
   if (s != SETUN_OK) return s;
   const st_moe *m = r->moe;
   if (r->model->on_experts) {
@@ -314,6 +272,6 @@ setun_status st_moe_forward(st_run *r, uint32_t layer, uint32_t n, setun_error *
   } else {
     many_tokens(r, l);
   }
-  if (s != SETUN_OK) return s;
-  return l->linear[ST_SHARED_GATE].matrix ? shared_expert(r, l, n, err) : SETUN_OK;
+  if (s == SETUN_OK && l->linear[ST_SHARED_GATE].matrix) shared_expert(r, l, n);
+  return s;
 }

@@ -1,18 +1,8 @@
-// Mixtures of experts: a router's choice, and the feed-forward part of a layer.
+// Mixtures of experts: the feed-forward part of a layer.
 #ifndef SETUN_MODEL_MOE_H
 #define SETUN_MODEL_MOE_H
 
 #include "model/forward.h"
-
-// An expert chosen for a token, and the weight of its output.
-typedef struct st_choice {
-  uint32_t expert;
-  float weight;
-} st_choice;
-
-// The n_expert_used experts for one token's router logits [n_expert], by ascending index; among equal logits the first
-// is larger. `scratch` is [n_expert].
-void st_route(const st_hparams *h, const float *logits, float *scratch, st_choice *chosen);
 
 // What a session needs in addition to its st_run for layers with experts.
 typedef struct st_moe st_moe;

@@ -2,22 +2,36 @@
 // same.
 #include "models.h"
 
-#include "model/moe.h"
+#include "backend/backend.h"
 
 #include <math.h>
 
-static void route(st_router router, bool renormalize, uint32_t used, const float *logits, st_choice *chosen) {
-  static st_hparams h; // large
-  float scratch[4];
-  h.n_expert = 4;
-  h.n_expert_used = used;
-  h.router = router;
-  h.router_renormalize = renormalize;
-  st_route(&h, logits, scratch, chosen);
+typedef struct {
+  float expert, weight;
+} choice;
+
+static void route(st_router router, bool renormalize, uint32_t used, const float *logits, choice *chosen) {
+  const st_backend *b = st_backend_at(0);
+  const st_queue_options options = {.threads = 1, .n_batch = 1};
+  const st_route_args args = {4, used, router, renormalize};
+  st_device *device;
+  st_queue *queue;
+  st_array *from, *to;
+  assert_int_equal(b->device_new(&(st_device_options){0}, &device, NULL), SETUN_OK);
+  assert_int_equal(b->queue_new(device, &options, &queue, NULL), SETUN_OK);
+  assert_int_equal(b->array_new(queue, 1, 4, &from, NULL), SETUN_OK);
+  assert_int_equal(b->array_new(queue, 1, 8, &to, NULL), SETUN_OK);
+  assert_int_equal(b->write(queue, from, 0, 4, logits, NULL), SETUN_OK);
+  b->route(queue, from, 1, &args, to);
+  assert_int_equal(b->read(queue, to, 0, (size_t)2 * used, (float *)chosen, NULL), SETUN_OK);
+  b->array_free(from);
+  b->array_free(to);
+  b->queue_free(queue);
+  b->device_free(device);
 }
 
-static void expect(const st_choice *c, uint32_t expert, double weight) {
-  assert_int_equal(c->expert, expert);
+static void expect(const choice *c, uint32_t expert, double weight) {
+  assert_int_equal((int)c->expert, expert);
   assert_true(fabs(c->weight - weight) < 5e-5);
 }
 
@@ -25,7 +39,7 @@ static void expect(const st_choice *c, uint32_t expert, double weight) {
 static void rules(void **state) {
   (void)state;
   const float logits[] = {2, 1, 0, -1}, shuffled[] = {-1, 1, 2, 0};
-  st_choice c[4];
+  choice c[4];
   route(ST_ROUTER_ALL, false, 2, logits, c);
   expect(&c[0], 0, 0.6439);
   expect(&c[1], 1, 0.2369);
@@ -38,6 +52,9 @@ static void rules(void **state) {
   route(ST_ROUTER_ALL, false, 2, shuffled, c); // listed by number, not by weight
   expect(&c[0], 1, 0.2369);
   expect(&c[1], 2, 0.6439);
+  route(ST_ROUTER_SIGMOID, false, 2, shuffled, c); // 1 / (1 + e^-x)
+  expect(&c[0], 1, 0.7311);
+  expect(&c[1], 2, 0.8808);
   route(ST_ROUTER_ALL, false, 4, shuffled, c);
   expect(&c[0], 0, 0.0321);
   expect(&c[3], 3, 0.0871);
@@ -46,16 +63,16 @@ static void rules(void **state) {
 static void ties_and_junk(void **state) {
   (void)state;
   const float equal[] = {1, 1, 1, 1}, nan[] = {NAN, NAN, 0, NAN}, far[] = {-INFINITY, 500, -500, -INFINITY};
-  st_choice c[4];
+  choice c[4];
   route(ST_ROUTER_ALL, true, 2, equal, c);
   expect(&c[0], 0, 0.5);
   expect(&c[1], 1, 0.5);
   route(ST_ROUTER_CHOSEN, false, 3, nan, c); // some three different experts
-  for (int i = 0; i < 3; i++) assert_in_range(c[i].expert, 0, 3);
+  for (int i = 0; i < 3; i++) assert_in_range((int)c[i].expert, 0, 3);
   assert_true(c[0].expert < c[1].expert && c[1].expert < c[2].expert);
   route(ST_ROUTER_ALL, true, 2, far, c);
-  assert_int_equal(c[0].expert, 0);
-  assert_int_equal(c[1].expert, 1);
+  assert_int_equal((int)c[0].expert, 0);
+  assert_int_equal((int)c[1].expert, 1);
   assert_true(c[1].weight == 1);
 }
 

@@ -1,5 +1,6 @@
 // The CPU backend's own types, shared by its files: device.c places weights, queue.c owns a session's memory and
-// threads, ops.c computes, recurrent.c does so for recurrent layers.
+// threads, ops.c computes, recurrent.c and experts.c do so for recurrent layers and the
+// choice of experts.
 #ifndef SETUN_BACKEND_CPU_CPU_H
 #define SETUN_BACKEND_CPU_CPU_H
 
@@ -112,6 +113,13 @@ void st_cpu_delta(st_queue *queue, st_states *states, const st_batch *batch, con
 setun_status st_cpu_state_save(st_queue *queue, const st_states *states, uint32_t slot, void *bytes, setun_error *err);
 setun_status st_cpu_state_restore(st_queue *queue, st_states *states, uint32_t slot, const void *bytes,
                                   setun_error *err);
+
+void st_cpu_scatter_add(st_queue *queue, st_array *x, const uint32_t *tokens, const float *weights, uint32_t n,
+                        uint32_t width, const st_array *y);
+void st_cpu_route(st_queue *queue, const st_array *logits, uint32_t n, const st_route_args *args, st_array *chosen);
+void st_cpu_add_chosen(st_queue *queue, st_array *x, const st_array *chosen, uint32_t n, uint32_t used, uint32_t width,
+                       const st_array *y);
+
 void st_cpu_copy_columns(st_queue *queue, const st_array *x, uint32_t n, const st_columns *columns, st_array *dst);
 
 #endif

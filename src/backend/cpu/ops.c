@@ -391,36 +391,6 @@ static void gather(st_queue *q, const st_array *x, const uint32_t *tokens, uint3
                       .dst_stride = dst->width});
 }
 
-typedef struct {
-  st_queue *q;
-  st_array *x;
-  const uint32_t *tokens; // [n] rows of x to add to
-  const float *weights;   // [n]
-  uint32_t n, width;
-  const st_array *y;
-} scatter_job;
-
-// Threads split the columns, so that a token that occurs twice is still added to in order.
-static void scatter_part(void *context, int index, int threads) {
-  const scatter_job *j = context;
-  size_t first, last;
-  st_pool_share(j->width, 16, index, threads, &first, &last);
-  for (uint32_t i = 0; i < j->n && first < last; i++) {
-    j->q->kernels->add(j->x->data + j->tokens[i] * j->x->width + first, j->y->data + i * j->y->width + first,
-                       j->weights[i], last - first);
-  }
-}
-
-static void scatter_add(st_queue *q, st_array *x, const uint32_t *tokens, const float *weights, uint32_t n,
-                        uint32_t width, const st_array *y) {
-  scatter_job j = {q, x, tokens, weights, n, width, y};
-  if ((size_t)n * width < SMALL) {
-    scatter_part(&j, 0, 1);
-  } else {
-    st_pool_run(q->pool, scatter_part, &j);
-  }
-}
-
 static void clear_row(const row_job *j, size_t t) {
   memset(j->x + t * j->x_stride, 0, j->width * sizeof *j->x);
 }
@@ -789,7 +759,9 @@ const st_backend st_backend_cpu = {
     .copy_columns = st_cpu_copy_columns,
     .glu = glu,
     .gather = gather,
-    .scatter_add = scatter_add,
+    .scatter_add = st_cpu_scatter_add,
+    .route = st_cpu_route,
+    .add_chosen = st_cpu_add_chosen,
     .clear = clear,
     .add = add,
     .finish = finish,
