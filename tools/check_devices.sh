@@ -9,6 +9,7 @@ build=$1
 for bits in 128 256 512; do
   echo "subgroups of $((bits / 32)) on lavapipe"
   LP_NATIVE_VECTOR_WIDTH=$bits "$build/tests/model_device_operations" --seconds 60 || [ $? = 77 ]
+  LP_NATIVE_VECTOR_WIDTH=$bits "$build/tests/model_device_experts" --seconds 20 || [ $? = 77 ]
 done
 
 layer=VK_LAYER_KHRONOS_validation
@@ -26,6 +27,7 @@ validated() {
   ! grep -A8 -e 'Validation ' -e VUID- -e SYNC- "$said" >&2
 }
 validated "$build/tests/model_device_operations" --seconds 0
+validated "$build/tests/model_device_experts" --seconds 0
 validated "$build/setun" run models/setun-tales-7m -p "One day" -n 8 --temp 0.8 --top-k 20 --seed 3 -b 16 -c 256 \
   --device vulkan,cpu
 validated "$build/tests/model_backends"

@@ -26,8 +26,9 @@ typedef struct st_queue st_queue;
 typedef struct st_dmatrix st_dmatrix; // a weight matrix in the device's own form
 typedef struct st_dvector st_dvector; // float32 constants: norms, biases, tables
 typedef struct st_array st_array;
-typedef struct st_cache st_cache;   // keys and values of all layers
-typedef struct st_states st_states; // states of recurrent layers
+typedef struct st_cache st_cache;       // keys and values of all layers
+typedef struct st_states st_states;     // states of recurrent layers
+typedef struct st_dexperts st_dexperts; // the experts of a layer
 
 // What products do with their input; the model decides, see docs/formats.md.
 typedef enum st_precision {
@@ -200,6 +201,25 @@ typedef enum st_activation_fn {
   ST_FN_SILU_CLAMPED
 } st_activation_fn;
 
+// An expert's gate, factor of the gate, and last matrix, with their biases (NULL: none).
+enum { ST_MATRIX_GATE, ST_MATRIX_UP, ST_MATRIX_DOWN, ST_EXPERT_MATRICES };
+typedef struct st_expert_weights {
+  const st_dmatrix *matrix[ST_EXPERT_MATRICES];
+  const st_dvector *bias[ST_EXPERT_MATRICES];
+} st_expert_weights;
+
+typedef struct st_experts_args {
+  const st_dexperts *experts;
+  const st_array *x;      // [n, columns of gates]
+  const st_array *chosen; // [n, 2 * used], see `route`
+  uint32_t n, used;
+  st_activation_fn fn;
+  // For what is computed meanwhile, [rows, ...]: inputs, gates, factors, outputs. `rows` is at least `used`.
+  st_array *part, *gate, *up, *out;
+  uint32_t rows;
+  st_array *dst; // [n, rows of the last matrices]
+} st_experts_args;
+
 // `count` pieces of n columns: from column `from` and every from_step after it, to column `to` and every to_step.
 typedef struct st_columns {
   uint32_t from, from_step, to, to_step, n, count;
@@ -368,6 +388,13 @@ struct st_backend {
   // x[t] += weight * y[t * used + i], `width` elements, for each expert i of chosen[t], in their order.
   void (*add_chosen)(st_queue *queue, st_array *x, const st_array *chosen, uint32_t n, uint32_t used, uint32_t width,
                      const st_array *y);
+  // Experts that are chosen on the device, all of them or none; the matrices stay where they are and the caller's.
+  // Absent, or *experts is NULL: the device needs to be called for each expert that `route` has chosen.
+  setun_status (*experts_new)(st_device *device, const st_expert_weights *list, uint32_t n, st_dexperts **experts,
+                              setun_error *err);
+  void (*experts_free)(st_dexperts *experts);
+  // dst[t] = the sum of weight * down(act(gate(x[t])) * up(x[t])) over the experts of chosen[t], in their order.
+  void (*experts)(st_queue *queue, const st_experts_args *args);
   // The first n tokens become zero.
   void (*clear)(st_queue *queue, st_array *x, uint32_t n, uint32_t width);
   // x += scale * y.

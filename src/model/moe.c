@@ -1,6 +1,7 @@
-// Mixtures of experts. The host reads the router's choice; then each chosen expert runs once, on all of its tokens.
-// Experts that are not resident run as they arrive, where there is room for the outputs of all of them, which are added
-// up at the end; otherwise one after the other in the order of their numbers.
+// Mixtures of experts. A device that has all of them may choose them itself. Otherwise the host reads the router's
+// choice; then each chosen expert runs once, on all of its tokens. Experts that are not resident run as they arrive,
+// where there is room for the outputs of all of them, which are added up at the end; otherwise one after the other in
+// the order of their numbers.
 #include "model/moe.h"
 
 #include "base/memory.h"
@@ -31,6 +32,7 @@ struct st_moe {
   // [n_expert] the experts that tokens use, how many tokens use each and, if they are not resident, which are present.
   uint32_t *wanted, *counts, *places;
   uint32_t n_wanted;
+  st_dexperts **experts; // [n_layer] those that are chosen on the device; NULL: the others
 };
 
 // ---- memory -------------------------------------------------------------------------------------------------------
@@ -47,6 +49,43 @@ static void list_arrays(const st_run *r, st_moe *m, st_run_array list[MOE_ARRAYS
                                         {&m->weight, r->n_batch, 1},
                                         {&m->shared, r->n_batch, 2}};
   for (int i = 0; i < MOE_ARRAYS; i++) list[i] = all[i];
+}
+
+static bool is_plain(const st_linear *l) {
+  return l->matrix && !l->norm && !l->basis && !l->first_row;
+}
+
+// The experts of a layer as the device may choose among them: NULL where one has an input of its own.
+static setun_status list_layer(const st_run *r, const st_layer *l, st_dexperts **experts, setun_error *err) {
+  uint32_t n = r->model->h.n_expert;
+  st_expert_weights *list = st_malloc(n, sizeof *list);
+  if (!list) return st_fail_memory(err, "the experts' lists");
+  bool plain = true;
+  for (uint32_t i = 0; i < n; i++) {
+    const st_linear *const all[] = {[ST_MATRIX_GATE] = &l->experts[i].gate,
+                                    [ST_MATRIX_UP] = &l->experts[i].up,
+                                    [ST_MATRIX_DOWN] = &l->experts[i].down};
+    for (int k = 0; k < ST_EXPERT_MATRICES; k++) {
+      plain = plain && is_plain(all[k]);
+      list[i].matrix[k] = all[k]->matrix;
+      list[i].bias[k] = all[k]->bias;
+    }
+  }
+  setun_status s = plain ? r->model->backend->experts_new(r->model->device, list, n, experts, err) : SETUN_OK;
+  st_free(list);
+  return s;
+}
+
+static setun_status list_all(const st_run *r, st_moe *m, setun_error *err) {
+  const st_model *model = r->model;
+  setun_status s = SETUN_OK;
+  if (!model->backend->experts_new) return SETUN_OK;
+  m->experts = st_calloc(model->h.n_layer, sizeof *m->experts);
+  if (!m->experts) return st_fail_memory(err, "the experts' lists");
+  for (uint32_t i = 0; i < model->h.n_layer && s == SETUN_OK; i++) {
+    if (model->layers[i].experts) s = list_layer(r, &model->layers[i], &m->experts[i], err);
+  }
+  return s;
 }
 
 setun_status st_moe_new(const st_run *r, st_moe **moe, setun_error *err) {
@@ -70,6 +109,7 @@ setun_status st_moe_new(const st_run *r, st_moe **moe, setun_error *err) {
   m->counts = whole ? m->wanted + h->n_expert : NULL;
   m->places = whole ? m->counts + h->n_expert : NULL;
   if (s == SETUN_OK && !whole) s = st_fail_memory(err, "the experts' lists");
+  if (s == SETUN_OK) s = list_all(r, m, err);
   if (s == SETUN_OK) {
     *moe = m;
   } else {
@@ -83,7 +123,10 @@ void st_moe_free(const st_run *r, st_moe *m) {
   st_run_array list[MOE_ARRAYS];
   list_arrays(r, m, list);
   st_run_arrays_free(r, list, MOE_ARRAYS);
-  void *blocks[] = {m->chosen, m->expected, m->first, m->tokens, m->weights, m->outs, m->wanted};
+  for (uint32_t i = 0; m->experts && i < r->model->h.n_layer; i++) {
+    if (m->experts[i]) r->model->backend->experts_free(m->experts[i]);
+  }
+  void *blocks[] = {m->experts, m->chosen, m->expected, m->first, m->tokens, m->weights, m->outs, m->wanted};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) st_free(blocks[i]);
   st_free(m);
 }
@@ -250,19 +293,50 @@ static void shared_expert(st_run *r, const st_layer *l, uint32_t n) {
   b->add_chosen(r->queue, r->branch, m->shared, n, 1, h->n_embd, m->out);
 }
 
-setun_status st_moe_forward(st_run *r, uint32_t layer, uint32_t n, setun_error *err) {
-  const st_backend *b = r->model->backend;
-  const st_hparams *h = &r->model->h;
+static bool is_adapted(const st_run *r, const st_expert *e) {
+  const st_lora_pair *pairs = r->lora ? r->lora->pairs : NULL;
+  return pairs && (pairs[e->gate.number].a || pairs[e->up.number].a || pairs[e->down.number].a);
+}
+
+// Whether the device chooses: nobody else needs to know, and the experts are all there and as they are.
+static bool is_on_device(const st_run *r, uint32_t layer) {
   const st_layer *l = &r->model->layers[layer];
-  b->norm_into(r->queue, r->x, n, h->n_embd, l->vector[ST_FFN_NORM], h->norm_eps, r->moe->normed);
-  route(r, l, r->moe->normed, n);
+  if (!r->moe->experts || !r->moe->experts[layer] || r->tap || r->model->on_experts) return false;
+  if (r->model->supply && r->model->supply->want) return false;
+  for (uint32_t i = 0; i < r->model->h.n_expert; i++) {
+    if (is_adapted(r, &l->experts[i])) return false;
+  }
+  return true;
+}
+
+static void experts_on_device(st_run *r, uint32_t layer, uint32_t n) {
+  const st_hparams *h = &r->model->h;
+  st_moe *m = r->moe;
+  r->model->backend->experts(r->queue, &(st_experts_args){.experts = m->experts[layer],
+                                                          .x = m->normed,
+                                                          .chosen = m->choices,
+                                                          .n = n,
+                                                          .used = h->n_expert_used,
+                                                          .fn = h->fn,
+                                                          .part = m->part,
+                                                          .gate = r->gate,
+                                                          .up = r->up,
+                                                          .out = m->out,
+                                                          .rows = m->rows,
+                                                          .dst = r->branch});
+}
+
+// The experts that the host chooses after reading.
+static setun_status experts_by_host(st_run *r, uint32_t layer, uint32_t n, setun_error *err) {
+  const st_layer *l = &r->model->layers[layer];
+  const st_hparams *h = &r->model->h;
   setun_status s = list_experts(r, n, err);
   if (s != SETUN_OK) return s;
   const st_moe *m = r->moe;
   if (r->model->on_experts) {
     r->model->on_experts(layer, n, m->wanted, m->counts, m->n_wanted, r->model->experts_user);
   }
-  b->clear(r->queue, r->branch, n, h->n_embd);
+  r->model->backend->clear(r->queue, r->branch, n, h->n_embd);
   if (r->model->supply && r->model->supply->want) {
     s = supplied_experts(r, layer, n, err);
   } else if (n == 1) {
@@ -271,6 +345,21 @@ setun_status st_moe_forward(st_run *r, uint32_t layer, uint32_t n, setun_error *
     add_outputs(r, 0, h->n_expert_used);
   } else {
     many_tokens(r, l);
+  }
+  return s;
+}
+
+setun_status st_moe_forward(st_run *r, uint32_t layer, uint32_t n, setun_error *err) {
+  const st_backend *b = r->model->backend;
+  const st_hparams *h = &r->model->h;
+  const st_layer *l = &r->model->layers[layer];
+  b->norm_into(r->queue, r->x, n, h->n_embd, l->vector[ST_FFN_NORM], h->norm_eps, r->moe->normed);
+  route(r, l, r->moe->normed, n);
+  setun_status s = SETUN_OK;
+  if (is_on_device(r, layer)) {
+    experts_on_device(r, layer, n);
+  } else {
+    s = experts_by_host(r, layer, n, err);
   }
   if (s == SETUN_OK && l->linear[ST_SHARED_GATE].matrix) shared_expert(r, l, n);
   return s;

@@ -23,6 +23,7 @@ typedef struct {
   st_dmatrix *matrix;
   st_dvector *norm, *table;
   st_array *x, *y, *z, *alpha, *beta; // the last two only of recurrent layers
+  st_array *part[4];                  // only of experts
   st_cache *cache;
   st_states *states;
   uint8_t *codes; // of the borrowed matrix
@@ -44,6 +45,9 @@ static void close_side(side *s) {
   st_array *arrays[] = {s->x, s->y, s->z, s->alpha, s->beta};
   for (int i = 0; i < 5; i++) {
     if (arrays[i]) b->array_free(arrays[i]);
+  }
+  for (int i = 0; i < 4; i++) {
+    if (s->part[i]) b->array_free(s->part[i]);
   }
   if (s->cache) b->cache_free(s->cache);
   if (s->states) b->states_free(s->states);
@@ -315,10 +319,100 @@ static setun_status run_rows(side *s, const void *what, setun_error *err) {
   return status;
 }
 
+enum { EXPERTS = 9, USED = 3 };
+
+// The choice of a router of each kind, and a sum of rows by it.
+static setun_status run_choices(side *s, const void *what, setun_error *err) {
+  (void)what;
+  setun_status status = open_arrays(s, err);
+  for (st_router router = ST_ROUTER_ALL; router <= ST_ROUTER_SIGMOID && status == SETUN_OK; router++) {
+    const st_route_args args = {EXPERTS, USED, router, true};
+    s->b->route(s->queue, s->x, TOKENS, &args, s->y);
+    s->b->add_chosen(s->queue, s->z, s->y, TOKENS, USED, s->width, s->x);
+    status = take(s, s->y, TOKENS, err);
+    if (status == SETUN_OK) status = take(s, s->z, TOKENS, err);
+  }
+  return status;
+}
+
+// The same for the CPU, which is called for each expert. All have one matrix, but not the same bias.
+static setun_status run_each(side *s, uint32_t n, const st_dvector *const *bias, setun_error *err) {
+  float chosen[2 * USED];
+  setun_status status = SETUN_OK;
+  s->b->clear(s->queue, s->z, n, s->width);
+  for (uint32_t t = 0; t < n && status == SETUN_OK; t++) {
+    status = s->b->read(s->queue, s->y, t, 2 * USED, chosen, err);
+    for (int i = 0; i < USED && status == SETUN_OK; i++) {
+      const st_dvector *own = bias[(int)chosen[2 * i] % 2];
+      const st_linear_out inner[] = {{.matrix = s->matrix, .bias = own, .dst = s->part[0]},
+                                     {.matrix = s->matrix, .bias = own, .dst = s->part[1]}},
+                          outer = {.matrix = s->matrix, .bias = own, .dst = s->part[2]};
+      s->b->linear(s->queue, s->x, t, 1, NULL, 0, inner, 2);
+      s->b->glu(s->queue, ST_FN_SILU, s->part[0], s->part[1], 1, s->width, s->part[0]);
+      s->b->linear(s->queue, s->part[0], 0, 1, NULL, 0, &outer, 1);
+      s->b->scatter_add(s->queue, s->z, &t, &chosen[2 * i + 1], 1, s->width, s->part[2]);
+    }
+  }
+  return status;
+}
+
+static setun_status run_chosen(side *s, uint32_t n, const st_dvector *const *bias, setun_error *err) {
+  st_expert_weights list[EXPERTS];
+  st_dexperts *experts = NULL;
+  for (int i = 0; i < EXPERTS * ST_EXPERT_MATRICES; i++) {
+    list[i / ST_EXPERT_MATRICES].matrix[i % ST_EXPERT_MATRICES] = s->matrix;
+    list[i / ST_EXPERT_MATRICES].bias[i % ST_EXPERT_MATRICES] = bias[i / ST_EXPERT_MATRICES % 2];
+  }
+  setun_status status = s->b->experts_new(s->device, list, EXPERTS, &experts, err);
+  if (status != SETUN_OK) return status;
+  s->b->experts(s->queue, &(st_experts_args){.experts = experts,
+                                             .x = s->x,
+                                             .chosen = s->y,
+                                             .n = n,
+                                             .used = USED,
+                                             .fn = ST_FN_SILU,
+                                             .gate = s->part[0],
+                                             .up = s->part[1],
+                                             .out = s->part[2],
+                                             .part = s->part[3],
+                                             .rows = TOKENS * USED,
+                                             .dst = s->z});
+  status = s->b->finish(s->queue, err);
+  s->b->experts_free(experts);
+  return status;
+}
+
+// Experts of one token, and of several.
+static setun_status run_experts(side *s, const void *what, setun_error *err) {
+  const st_matrix_desc desc = {.format = st_format_get(ST_F32), .shape = {s->width, s->width}};
+  const st_route_args route = {EXPERTS, USED, ST_ROUTER_ALL, true};
+  (void)what;
+  setun_status status = s->b->matrix_new(s->device, &desc, &s->matrix, err);
+  if (status == SETUN_OK) status = fill(s, &desc, err);
+  if (status == SETUN_OK) status = open_arrays(s, err);
+  for (int i = 0; i < 4 && status == SETUN_OK; i++)
+    status = s->b->array_new(s->queue, TOKENS * USED, s->width, &s->part[i], err);
+  const st_dvector *const bias[] = {NULL, s->norm};
+  for (uint32_t n = 1; n <= TOKENS && status == SETUN_OK; n += TOKENS - 1) {
+    s->b->route(s->queue, s->x, n, &route, s->y);
+    status = (s->b == &st_backend_vulkan ? run_chosen : run_each)(s, n, bias, err);
+    if (status == SETUN_OK) status = take(s, s->z, n, err);
+  }
+  return status;
+}
+
 static void try_operation(trials *t, const char *name, trial_fn run, const void *what, double allowed) {
   if (t->status != SETUN_OK || !compare(t, name, run, what, allowed)) return;
   t->status = st_fail(t->err, SETUN_ERROR_UNSUPPORTED, "%s cannot be used: its results for %s differ from the CPU's",
                       t->d->traits.name, name);
+}
+
+// A mixture's choices, and its experts.
+static void try_experts(trials *t) {
+  try_operation(t, "choices", run_choices, NULL, 1e-5);
+  if (t->status != SETUN_OK || !compare(t, "experts", run_experts, NULL, 1e-4)) return;
+  t->d->lost_experts = true;
+  warn(t->d, "products of experts that it chooses are wrong; the host calls them");
 }
 
 // Keys and values in these formats. The CPU rounds queries and factors too where they are codes.
@@ -341,6 +435,7 @@ static void try_operations(trials *t) {
 enum {
   KIND_OPERATIONS,
   KIND_STATES,
+  KIND_EXPERTS,
   KIND_CACHES,
   KIND_FORMS = KIND_CACHES + 16,
   KIND_FORMATS = KIND_FORMS + 2 * ST_VK_VALUES,
@@ -351,7 +446,7 @@ enum {
 typedef struct {
   uint8_t identity[ST_VK_IDENTITY];
   bool done[KINDS]; // the kinds that were checked
-  bool used, dots, tails;
+  bool used, dots, tails, lost_experts;
   uint32_t lost_forms;
   bool lost_formats[ST_FORMAT_COUNT];
 } verdict;
@@ -379,6 +474,8 @@ static void check_kind(trials *t, int kind) {
     try_operations(t);
   else if (kind == KIND_STATES)
     try_operation(t, "recurrent layers", run_recurrent, NULL, 1e-4);
+  else if (kind == KIND_EXPERTS)
+    try_experts(t);
   else if (kind < KIND_FORMS)
     try_cache(t, (setun_kv_type)((kind - KIND_CACHES) / 4), (setun_kv_type)((kind - KIND_CACHES) % 4));
   else if (kind >= KIND_FORMATS)
@@ -394,7 +491,7 @@ static setun_status check(st_device *d, int kind, setun_error *err) {
   pthread_mutex_lock(&lock);
   verdict *v = d->distrusted ? NULL : verdict_of(d);
   if (v) {
-    d->traits.dots = v->dots, d->tails = v->tails, d->lost_forms = v->lost_forms;
+    d->traits.dots = v->dots, d->tails = v->tails, d->lost_forms = v->lost_forms, d->lost_experts = v->lost_experts;
     memcpy(d->lost_formats, v->lost_formats, sizeof d->lost_formats);
   }
   if (!v || !v->done[kind]) {
@@ -408,7 +505,7 @@ static setun_status check(st_device *d, int kind, setun_error *err) {
     if (t.status == SETUN_OK && v) {
       v->done[kind] = true;
       memcpy(v->lost_formats, d->lost_formats, sizeof v->lost_formats);
-      v->dots = d->traits.dots, v->tails = d->tails, v->lost_forms = d->lost_forms;
+      v->dots = d->traits.dots, v->tails = d->tails, v->lost_forms = d->lost_forms, v->lost_experts = d->lost_experts;
     }
   }
   pthread_mutex_unlock(&lock);
@@ -429,6 +526,10 @@ setun_status st_vk_check_format(st_device *d, const st_format *f, setun_error *e
 
 setun_status st_vk_check_states(st_device *d, setun_error *err) {
   return check(d, KIND_STATES, err);
+}
+
+setun_status st_vk_check_experts(st_device *d, setun_error *err) {
+  return check(d, KIND_EXPERTS, err);
 }
 
 setun_status st_vk_check_form(st_device *d, st_vk_form form, bool int8, setun_error *err) {

@@ -1,7 +1,7 @@
 // The types of the Vulkan backend, shared by its files: vk.c opens the loader, device.c a device, memory.c its buffers,
 // pipelines.c its shaders; matrix.c and values.c pack weights; queue.c logs and submits work, which recording.c
-// records; linear.c, rows.c, heads.c, attention.c and recurrent.c are the operations, which check.c compares with the
-// CPU's.
+// records; linear.c, rows.c, heads.c, attention.c, recurrent.c and experts.c are the operations, which check.c compares
+// with the CPU's.
 //
 // Shaders take addresses of memory, not bindings, so that a buffer may be of any size and nothing is bound but a
 // pipeline and push constants.
@@ -84,6 +84,7 @@ struct st_device {
   const char *distrusted;             // for tests: the name of what its checks take for wrong; NULL: nothing
   uint32_t lost_forms;                // bits by st_vk_form, of forms that it computes wrongly
   bool lost_formats[ST_FORMAT_COUNT]; // the same of formats in the form ST_VK_VALUES
+  bool lost_experts;                  // it computes those that it chooses wrongly
   bool tails;                         // a product's last workgroup may prepare the next one
   st_log log;
   // The following are guarded by `lock`, which is held for a submission, but not while one is waited for.
@@ -257,6 +258,8 @@ struct st_queue {
   st_vk_use ended_use;
   st_vk_buffer lists; // of the largest numbers, see top.c
   st_vk_use lists_use;
+  st_vk_buffer plan; // the products of experts, see experts.c
+  st_vk_use plan_use;
   setun_error error; // the first since the last was returned
   st_vk_counts counts[ST_VK_SHADERS];
   uint64_t submissions, recordings;
@@ -377,6 +380,7 @@ uint64_t st_vk_matrix_borrows(const st_dmatrix *matrix); // bytes of room
 setun_status st_vk_check(st_device *device, setun_error *err);
 setun_status st_vk_check_cache(st_device *device, setun_kv_type keys, setun_kv_type values, setun_error *err);
 setun_status st_vk_check_states(st_device *device, setun_error *err);
+setun_status st_vk_check_experts(st_device *device, setun_error *err);
 setun_status st_vk_check_form(st_device *device, st_vk_form form, bool int8, setun_error *err);
 setun_status st_vk_check_format(st_device *device, const st_format *format, setun_error *err); // in the form VALUES
 
@@ -398,6 +402,7 @@ bool st_vk_gate_held(st_queue *queue, uint32_t fn, const st_array *gate, const s
                      st_array *dst);
 void st_vk_rope(st_queue *queue, const st_array *x, const st_batch *batch, const st_rope_args *args, st_array *dst);
 void st_vk_clip(st_queue *queue, st_array *x, uint32_t n, uint32_t width, float limit);
+uint32_t st_vk_gate_of(st_activation_fn fn); // see shaders/glu.glsl
 void st_vk_glu(st_queue *queue, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n,
                uint32_t width, st_array *dst);
 void st_vk_gather(st_queue *queue, const st_array *x, const uint32_t *tokens, uint32_t n, uint32_t width,
@@ -407,6 +412,36 @@ void st_vk_scatter_add(st_queue *queue, st_array *x, const uint32_t *tokens, con
 void st_vk_clear(st_queue *queue, st_array *x, uint32_t n, uint32_t width);
 void st_vk_add(st_queue *queue, st_array *x, const st_array *y, uint32_t n, uint32_t width, float scale);
 void st_vk_copy_columns(st_queue *queue, const st_array *x, uint32_t n, const st_columns *columns, st_array *dst);
+
+// A sum of experts' outputs: of tokens [first, first + n) of x and their choices; y has a row for each choice.
+typedef struct st_vk_sum {
+  st_array *x;
+  const st_array *chosen, *y;
+  uint32_t first, n, used, width;
+  VkDeviceAddress rows; // of the plan: the rows of choices in y; 0: they are in order
+  bool alone;           // x has the sum alone
+} st_vk_sum;
+void st_vk_sum_chosen(st_queue *queue, const st_vk_sum *sum);
+// dst[i] = x[first + tokens[i]] for n tokens that the plan lists.
+void st_vk_gather_planned(st_queue *queue, const st_array *x, uint32_t first, VkDeviceAddress tokens, uint32_t n,
+                          uint32_t width, st_array *dst);
+// linear.c: whether experts with these matrices can be in one list of products; and such products, of n tokens of x
+// from `first` on.
+typedef struct st_vk_planned {
+  VkDeviceAddress records; // a piece each, or two with a gate
+  uint32_t pieces, tile;   // tile: most tokens of a piece
+  uint32_t gate;           // what is made of both, as shaders/glu.glsl has it; 0: nothing
+} st_vk_planned;
+bool st_vk_are_alike(const st_device *device, const st_dmatrix *a, const st_dmatrix *b);
+void st_vk_multiply_planned(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, const st_dmatrix *like,
+                            const st_vk_planned *list, st_vk_op *op);
+setun_status st_vk_experts_new(st_device *device, const st_expert_weights *list, uint32_t n, st_dexperts **experts,
+                               setun_error *err);
+void st_vk_experts_free(st_dexperts *experts);
+void st_vk_experts(st_queue *queue, const st_experts_args *args);
+void st_vk_route(st_queue *queue, const st_array *logits, uint32_t n, const st_route_args *args, st_array *chosen);
+void st_vk_add_chosen(st_queue *queue, st_array *x, const st_array *chosen, uint32_t n, uint32_t used, uint32_t width,
+                      const st_array *y);
 
 void st_vk_hadamard(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, const st_hadamard_args *args,
                     st_array *dst);

@@ -103,6 +103,7 @@ typedef struct {
   VkDeviceAddress codes, scales, bias, dst, sum;
   uint32_t rows, dst_stride, sum_stride, first_group, flags;
   float factor;
+  uint32_t x_row, dst_row, tokens;
 } output;
 
 typedef struct {
@@ -113,7 +114,7 @@ typedef struct {
 
 typedef struct {
   VkDeviceAddress x, outs, tail, counter;
-  uint32_t count, group, x_stride, columns, row_words, tokens, block, pad;
+  uint32_t count, group, x_stride, columns, row_words, block;
 } linear_push;
 
 typedef struct {
@@ -294,7 +295,7 @@ static void run_products(st_queue *q, const input *in, const st_dmatrix *m, line
   st_vk_hold(q, ST_VK_HELD_LINEAR, op);
 }
 
-static output output_of(st_queue *q, const st_linear_out *o, uint32_t first_group) {
+static output output_of(st_queue *q, const input *in, const st_linear_out *o, uint32_t first_group) {
   const st_dmatrix *m = o->matrix;
   return (output){.codes = st_vk_matrix_codes(q, m),
                   .scales = m->scales.address,
@@ -303,7 +304,8 @@ static output output_of(st_queue *q, const st_linear_out *o, uint32_t first_grou
                   .rows = m->rows,
                   .dst_stride = (uint32_t)o->dst->width,
                   .first_group = first_group,
-                  .flags = o->bias ? BIAS : 0};
+                  .flags = o->bias ? BIAS : 0,
+                  .tokens = in->tokens};
 }
 
 static void count_product(st_vk_op *op, const input *in, const st_linear_out *o) {
@@ -357,7 +359,7 @@ static void multiply_from(st_queue *q, const input *in, const st_linear_out *out
     if (done[i] || !shares(q->device, outs[i].matrix, m)) continue;
     done[i] = true;
     made[n] = &outs[i];
-    list[n] = output_of(q, &outs[i], groups);
+    list[n] = output_of(q, in, &outs[i], groups);
     groups += (list[n++].rows + ROWS - 1) / ROWS;
     st_vk_op_uses(&op, ST_VK_WRITES(outs[i].dst)); // a part of an array: several may be of one
     count_product(&op, in, &outs[i]);
@@ -368,7 +370,6 @@ static void multiply_from(st_queue *q, const input *in, const st_linear_out *out
                       .x_stride = in->stride,
                       .columns = in->columns,
                       .row_words = m->row_words,
-                      .tokens = in->tokens,
                       .block = m->block};
   output *listed = st_vk_upload_new(q, n * sizeof *list, &push.outs);
   if (!listed) return;
@@ -394,4 +395,35 @@ void st_vk_linear(st_queue *q, const st_array *x, uint32_t first, uint32_t n, co
       multiply_from(q, &in, outs, i, count, done);
     }
   }
+}
+
+// ---- planned products ---------------------------------------------------------------------------------------------
+
+bool st_vk_are_alike(const st_device *d, const st_dmatrix *a, const st_dmatrix *b) {
+  uint32_t groups = (a->rows + ROWS - 1) / ROWS;
+  return shares(d, a, b) && a->rows == b->rows && a->columns == b->columns && a->codes.size && b->codes.size &&
+         groups <= d->traits.most_groups;
+}
+
+void st_vk_multiply_planned(st_queue *q, const st_array *x, uint32_t first, uint32_t n, const st_dmatrix *like,
+                            const st_vk_planned *list, st_vk_op *op) {
+  const source s = {.x = x, .first = first, .n = n};
+  input in;
+  if (!(like->int8 ? prepare_codes : prepare_floats)(q, &s, like->columns, &in) || !st_vk_begin(q)) return;
+  const linear_push push = {.x = in.address,
+                            .outs = list->records,
+                            .x_stride = in.stride,
+                            .columns = in.columns,
+                            .row_words = like->row_words,
+                            .block = like->block};
+  op->shader = shader_for(q->device, like);
+  op->special = (st_vk_special){{st_vk_local(q->device, NARROW), list->tile}};
+  op->special.constants[GATE_CONSTANT] = list->gate;
+  if (like->form == ST_VK_VALUES) st_vk_values_special(&like->values, &op->special);
+  op->groups = (st_vk_groups){(like->rows + ROWS - 1) / ROWS, list->pieces};
+  op->push_bytes = sizeof push;
+  memcpy(op->push, &push, sizeof push);
+  st_vk_op_uses(op, (st_vk_access){(st_vk_use *)in.use, false});
+  op->read += (uint64_t)n * (like->int8 ? in.stride + 4 : in.columns) * sizeof(uint32_t);
+  st_vk_run(q, op);
 }

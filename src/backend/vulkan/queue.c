@@ -472,6 +472,7 @@ void st_vk_queue_free(st_queue *q) {
   st_vk_buffer_free(d, &q->floats);
   st_vk_buffer_free(d, &q->ended);
   st_vk_buffer_free(d, &q->lists);
+  st_vk_buffer_free(d, &q->plan);
   if (q->fence) d->vk.DestroyFence(d->device, q->fence, NULL);
   if (q->pool) d->vk.DestroyCommandPool(d->device, q->pool, NULL);
   for (int i = 0; i < ST_VK_RECORDED; i++) st_free(q->recorded[i].log.bytes);

@@ -61,18 +61,22 @@ void st_vk_clear(st_queue *q, st_array *x, uint32_t n, uint32_t width) {
   each(q, CLEAR, x, x, x, n, width, 0);
 }
 
-void st_vk_glu(st_queue *q, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n, uint32_t width,
-               st_array *dst) {
+uint32_t st_vk_gate_of(st_activation_fn fn) {
   static const uint32_t operations[] = {
       [ST_FN_SILU] = SILU,       [ST_FN_RELU2] = RELU2,     [ST_FN_GELU_TANH] = GELU_TANH,
       [ST_FN_GPT_OSS] = GPT_OSS, [ST_FN_SIGMOID] = SIGMOID, [ST_FN_SILU_CLAMPED] = SILU_CLAMPED};
-  if (st_vk_gate_held(q, operations[fn], gate, up, n, width, dst)) return;
-  each(q, operations[fn], gate, up, dst, n, width, 0);
+  return operations[fn];
+}
+
+void st_vk_glu(st_queue *q, st_activation_fn fn, const st_array *gate, const st_array *up, uint32_t n, uint32_t width,
+               st_array *dst) {
+  if (st_vk_gate_held(q, st_vk_gate_of(fn), gate, up, n, width, dst)) return;
+  each(q, st_vk_gate_of(fn), gate, up, dst, n, width, 0);
 }
 
 // ---- rows ---------------------------------------------------------------------------------------------------------
 
-enum { GATHER, SCATTER_ADD, COLUMNS, REORDER };
+enum { GATHER, SCATTER_ADD, COLUMNS, REORDER, CHOSEN };
 
 typedef struct {
   VkDeviceAddress x, dst, tokens, weights;
@@ -117,6 +121,43 @@ void st_vk_scatter_add(st_queue *q, st_array *x, const uint32_t *tokens, const f
   push.weights = st_vk_upload_copy(q, weights, n * sizeof *weights);
   push.count = n;
   run_rows(q, SCATTER_ADD, &push, 1, y, x);
+}
+
+void st_vk_sum_chosen(st_queue *q, const st_vk_sum *s) {
+  rows_push push = push_of(s->y, s->x, s->width);
+  const st_vk_special special = {{st_vk_local(q->device, LOCAL), CHOSEN}};
+  uint64_t bytes = (uint64_t)s->n * s->width * sizeof(float);
+  if (!st_vk_begin(q)) return;
+  push.dst += (VkDeviceAddress)s->first * s->x->width * sizeof(float);
+  push.weights = s->chosen->data.address + (VkDeviceAddress)s->first * s->chosen->width * sizeof(float);
+  push.from_step = (uint32_t)s->chosen->width;
+  push.tokens = s->rows, push.from = s->rows != 0;
+  push.count = s->used;
+  push.to = s->alone;
+  st_vk_op op = st_vk_op_of(ST_VK_ROWS, &special, &push, sizeof push, groups_of(q, s->width, s->n));
+  st_vk_op_uses(&op, ST_VK_READS(s->y));
+  st_vk_op_uses(&op, ST_VK_READS(s->chosen));
+  if (s->rows) st_vk_op_uses(&op, (st_vk_access){&q->plan_use, false});
+  if (!s->alone) st_vk_op_uses(&op, ST_VK_READS(s->x));
+  st_vk_op_uses(&op, ST_VK_WRITES(s->x));
+  op.read = bytes * (s->used + !s->alone);
+  op.written = bytes;
+  st_vk_run(q, &op);
+}
+
+void st_vk_gather_planned(st_queue *q, const st_array *x, uint32_t first, VkDeviceAddress tokens, uint32_t n,
+                          uint32_t width, st_array *dst) {
+  rows_push push = push_of(x, dst, width);
+  const st_vk_special special = {{st_vk_local(q->device, LOCAL), GATHER}};
+  if (!st_vk_begin(q)) return;
+  push.x += (VkDeviceAddress)first * x->width * sizeof(float);
+  push.tokens = tokens;
+  st_vk_op op = st_vk_op_of(ST_VK_ROWS, &special, &push, sizeof push, groups_of(q, width, n));
+  st_vk_op_uses(&op, ST_VK_READS(x));
+  st_vk_op_uses(&op, (st_vk_access){&q->plan_use, false});
+  st_vk_op_uses(&op, ST_VK_WRITES(dst));
+  op.read = op.written = (uint64_t)n * width * sizeof(float);
+  st_vk_run(q, &op);
 }
 
 void st_vk_reorder(st_queue *q, const st_array *x, uint32_t first, uint32_t n, uint32_t width, const uint32_t *order,

@@ -10,7 +10,7 @@ layout(push_constant) uniform Push {
   Floats x;
   Outs outs;
   Words tail, counter; // only of int8 products
-  uint count, group, x_stride, columns, row_words, tokens, block;
+  uint count, group, x_stride, columns, row_words, block;
 };
 
 void multiply_row(Out o, uint row, uint first, out float y[TILE]) {
@@ -21,7 +21,7 @@ void multiply_row(Out o, uint row, uint first, out float y[TILE]) {
     float w[UNIT];
     decode_at(o.codes, base, k, columns, block, w);
     [[unroll]] for (uint t = 0; t < TILE; t++) {
-      uint at = min(first + t, tokens - 1) * x_stride;
+      uint at = (o.x_row + min(first + t, o.tokens - 1)) * x_stride;
       [[unroll]] for (uint i = 0; i < UNIT; i++) {
         uint column = k * UNIT + i; // the last word may be longer than the row: its weights there are zero
         if (UNIT > 1) column = min(column, columns - 1);
@@ -39,8 +39,8 @@ void multiply_row(Out o, uint row, uint first, out float y[TILE]) {
 }
 
 void main() {
-  uint group_index = group + gl_WorkGroupID.x, first = gl_WorkGroupID.y * TILE;
-  Out o = outs.o[matrix_of(outs, count, group_index)];
-  uint row = (group_index - o.first_group) * ROWS, end = min(row + ROWS, o.rows);
-  for (row += gl_SubgroupID; row < end; row += gl_NumSubgroups) put_row(outs, o, row, first, tokens);
+  uint group_index = group + gl_WorkGroupID.x, first = count == 0 ? 0 : gl_WorkGroupID.y * TILE;
+  uint index = matrix_of(outs, count, group_index), row = (group_index - outs.o[index].first_group) * ROWS;
+  uint end = min(row + ROWS, outs.o[index].rows);
+  for (row += gl_SubgroupID; row < end; row += gl_NumSubgroups) put_row(outs, index, row, first);
 }

@@ -23,7 +23,7 @@ layout(push_constant) uniform Push {
   Outs outs;
   Tail tail;
   Count counter;
-  uint count, group, x_stride, columns, row_words, tokens, block;
+  uint count, group, x_stride, columns, row_words, block;
 };
 
 // a / s, rounded to the nearest where fma is one operation; `inverse` is 1 / s.
@@ -54,15 +54,16 @@ void codes_of(uint word, out uint part[PARTS]) {
 #endif
 
 // Adds a word of codes to the sums of the tile's tokens.
-void add_word(uint word, uint k, uint first, inout int sums[TILE]) {
+void add_word(Out o, uint word, uint k, uint first, inout int sums[TILE]) {
   uint part[PARTS];
   codes_of(word, part);
   [[unroll]] for (uint t = 0; t < TILE; t++) {
-    uint at = min(first + t, tokens - 1) * (x_stride + 4) + PARTS * k;
+    uint at = (o.x_row + min(first + t, o.tokens - 1)) * (x_stride + 4) + PARTS * k;
     [[unroll]] for (uint p = 0; p < PARTS; p++) sums[t] = dot_add(x.w[at + p], part[p], sums[t]);
   }
 }
 
+// `token`: a row of x.
 float finished(Out o, uint row, uint token, float sum, float scale) {
   uint at = token * (x_stride + 4) + x_stride;
   precise float y = quotient(sum, uintBitsToFloat(x.w[at]), uintBitsToFloat(x.w[at + 1]));
@@ -79,14 +80,14 @@ void multiply_row(Out o, uint row, uint first, out float y[TILE]) {
     int sums[TILE], ones[TILE];
     [[unroll]] for (uint t = 0; t < TILE; t++) sums[t] = ones[t] = 0;
     for (uint k = b * each; k < (b + 1) * each; k++) {
-      add_word(o.codes.w[base + k], k, first, sums);
-      add_word(0x55555555u, k, first, ones);
+      add_word(o, o.codes.w[base + k], k, first, sums);
+      add_word(o, 0x55555555u, k, first, ones);
     }
     float d = uintBitsToFloat(o.codes.w[base + blocks * each + b]);
     [[unroll]] for (uint t = 0; t < TILE; t++) totals[t] = fma(d, float(sums[t] - ones[t]), totals[t]);
   }
   [[unroll]] for (uint t = 0; t < TILE; t++)
-    y[t] = finished(o, row, min(first + t, tokens - 1), subgroupAdd(totals[t]), 1);
+    y[t] = finished(o, row, o.x_row + min(first + t, o.tokens - 1), subgroupAdd(totals[t]), 1);
 }
 #else
 void multiply_row(Out o, uint row, uint first, out float y[TILE]) {
@@ -94,9 +95,9 @@ void multiply_row(Out o, uint row, uint first, out float y[TILE]) {
   int sums[TILE];
   [[unroll]] for (uint t = 0; t < TILE; t++) sums[t] = 0;
   for (uint k = gl_SubgroupInvocationID; k < row_words; k += gl_SubgroupSize)
-    add_word(o.codes.w[base + k], k, first, sums);
+    add_word(o, o.codes.w[base + k], k, first, sums);
   [[unroll]] for (uint t = 0; t < TILE; t++) {
-    uint token = min(first + t, tokens - 1);
+    uint token = o.x_row + min(first + t, o.tokens - 1);
     int sum = subgroupAdd(sums[t]) - int(x.w[token * (x_stride + 4) + x_stride + 2]);
     y[t] = finished(o, row, token, float(sum), o.scales.f[row]);
   }
@@ -117,9 +118,9 @@ void run_tail() {
 }
 
 void main() {
-  uint group_index = group + gl_WorkGroupID.x, first = gl_WorkGroupID.y * TILE;
-  Out o = outs.o[matrix_of(outs, count, group_index)];
-  uint row = (group_index - o.first_group) * ROWS, end = min(row + ROWS, o.rows);
-  for (row += gl_SubgroupID; row < end; row += gl_NumSubgroups) put_row(outs, o, row, first, tokens);
+  uint group_index = group + gl_WorkGroupID.x, first = count == 0 ? 0 : gl_WorkGroupID.y * TILE;
+  uint index = matrix_of(outs, count, group_index), row = (group_index - outs.o[index].first_group) * ROWS;
+  uint end = min(row + ROWS, outs.o[index].rows);
+  for (row += gl_SubgroupID; row < end; row += gl_NumSubgroups) put_row(outs, index, row, first);
   if (TAILED != 0) run_tail();
 }

@@ -17,14 +17,17 @@ struct Out {
   SharedFloats sum; // to which products are added too, `factor` times; dst has them alone
   uint rows, dst_stride, sum_stride, first_group, flags;
   float factor;
+  uint x_row, dst_row, tokens; // the first token's rows of x and dst; how many tokens there are
 };
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Outs {
   Out o[];
 };
 
-// The matrix of a workgroup: the last one that begins at it or before.
+// The matrix of a workgroup: the last one that begins at it or before; `count` 0: each y of workgroups has its own, or
+// two with a gate.
 uint matrix_of(Outs outs, uint count, uint group) {
   uint i = 0;
+  if (count == 0) return GATE != 0 ? 2 * gl_WorkGroupID.y : gl_WorkGroupID.y;
   while (GATE == 0 && i + 1 < count && outs.o[i + 1].first_group <= group) i++;
   return i;
 }
@@ -36,7 +39,7 @@ float biased(Out o, uint row, float product) {
 }
 
 void put_out(Out o, uint row, uint token, float y) {
-  o.dst.f[token * o.dst_stride + row] = y;
+  o.dst.f[(o.dst_row + token) * o.dst_stride + row] = y;
   if ((o.flags & SUM) != 0) {
     uint at = token * o.sum_stride + row;
     precise float more = o.factor * y;
@@ -48,17 +51,17 @@ void put_out(Out o, uint row, uint token, float y) {
 // A row's products with the tokens from `first` on, which multiply_row gives to all invocations of a subgroup.
 void multiply_row(Out o, uint row, uint first, out float y[TILE]);
 
-void put_row(Outs outs, Out o, uint row, uint first, uint tokens) {
+void put_row(Outs outs, uint index, uint row, uint first) {
   float y[TILE], gates[TILE];
-  Out m = o;
+  Out o = outs.o[index], m = o;
   for (uint part = GATE == 0 ? 1 : 0; part < 2; part++) { // of code that is compiled once
     multiply_row(m, row, first, y);
     if (part == 1) break;
     [[unroll]] for (uint t = 0; t < TILE; t++) gates[t] = y[t];
-    m = outs.o[1];
+    m = outs.o[index + 1];
   }
   [[unroll]] for (uint t = 0; t < TILE; t++) {
-    if (!subgroupElect() || first + t >= tokens) continue;
+    if (!subgroupElect() || first + t >= o.tokens) continue;
     put_out(m, row, first + t, y[t]);
     if (GATE != 0) put_out(o, row, first + t, gated(GATE, gates[t], y[t]));
   }

@@ -1,18 +1,18 @@
-// Rows that are copied from listed tokens, rows that are added to them, and columns that are copied, or all in another
-// order, which is listed.
+// Rows that are copied from listed tokens, rows that are added to them, columns that are copied, or all in another
+// order, which is listed, and outputs of experts that are added up.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
 layout(constant_id = 1) const uint OPERATION = 0;
-const uint GATHER = 0, SCATTER_ADD = 1, COLUMNS = 2, REORDER = 3;
+const uint GATHER = 0, SCATTER_ADD = 1, COLUMNS = 2, REORDER = 3, CHOSEN = 4;
 
 layout(push_constant) uniform Push {
   Floats x, dst;
   Words tokens;
   Floats weights;
   uint x_stride, dst_stride, width, count;
-  uint from, from_step, to, to_step, pieces; // of columns
+  uint from, from_step, to, to_step, pieces; // of columns; CHOSEN: see there
 };
 
 void main() {
@@ -29,6 +29,14 @@ void main() {
     }
   } else if (OPERATION == REORDER) {
     dst.f[row * dst_stride + i] = x.f[row * x_stride + tokens.w[i]];
+  } else if (OPERATION == CHOSEN) { // weights are choices, from_step a token's; from: their rows are listed
+    precise float sum = to != 0 ? 0.0 : dst.f[row * dst_stride + i]; // to: alone
+    for (uint j = 0; j < count; j++) {
+      uint choice = row * count + j, at = from != 0 ? tokens.w[choice] : choice;
+      precise float more = weights.f[row * from_step + 2 * j + 1] * x.f[at * x_stride + i];
+      sum += more;
+    }
+    dst.f[row * dst_stride + i] = sum;
   } else {
     uint piece = i / count, column = i % count;
     dst.f[row * dst_stride + to + piece * to_step + column] =
