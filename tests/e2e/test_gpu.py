@@ -103,6 +103,23 @@ class DeviceTest(FolderCase):
                 self.assertNotIn("EACH", operations)
                 self.assertEqual(counted["recordings"], 0)
 
+    def test_a_mixture(self):
+        """The device chooses the experts, in one submission a token; the host does where they do not fit. The least bytes
+        are those of the experts that a token uses."""
+        path, name = self.path("mixture.gguf"), self.names[0]
+        counted = json.loads(self.good("bench", "--synthetic", "small-moe", "--format", "q8_0", "--save", path, "--device", name,
+                                       "--count", "--json"))
+        self.assertEqual(counted["submissions"], 1)
+        self.assertEqual(counted["recordings"], 0)
+        self.assertEqual(counted["buffers_made"], 0)
+        self.assertEqual(counted["bytes_back"], 4)
+        self.assertLess(counted["above_least"], 0.03)
+        command = ("run", path, *PROMPT, "-n", 8, "--ids", "--precise", "-c", 256, "-b", 16)
+        streamed = setun(*command, "--device", name, "--device-memory", "20M", "--verbose")
+        self.assertEqual(streamed.returncode, 0, streamed.stderr)
+        self.assertIn(b"of 64 experts fit into the cache", streamed.stderr)
+        self.assertEqual(streamed.stdout, self.good(*command))
+
     def test_compiled_shaders_are_kept(self):
         environment = dict(os.environ, XDG_CACHE_HOME=self.folder)
         run = ("run", TALES, *PROMPT, "-n", 4, "--device", self.names[0])

@@ -54,7 +54,7 @@ static void check_choices(st_random *r) {
   static float logits[MOST_TOKENS * MOST_EXPERTS], numbers[MOST_TOKENS * MOST_USED * 40];
   mixture m = random_mixture(r);
   pair p;
-  st_array *from[2], *chosen[2], *x[2], *y[2];
+  st_array *from[2], *chosen[2], *x[2], *y[2], *sum[2];
   uint32_t width = 1 + below(r, 40);
   make_logits(r, logits, (size_t)m.tokens * m.experts);
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = unit(r);
@@ -70,12 +70,20 @@ static void check_choices(st_random *r) {
     need(p.b[i]->write(p.queue[i], chosen[i], 0, (size_t)2 * m.tokens * m.used, logits, &err), &err);
   new_array(&p, x, m.tokens, width, numbers);
   new_array(&p, y, (size_t)m.tokens * m.used, width, numbers + 1);
-  for (int i = 0; i < 2; i++) p.b[i]->add_chosen(p.queue[i], x[i], chosen[i], m.tokens, m.used, width, y[i]);
+  new_array(&p, sum, m.tokens, width, numbers + 2);
+  for (int i = 0; i < 2; i++) {
+    p.b[i]->add_chosen(p.queue[i], x[i], chosen[i], m.tokens, m.used, width, y[i]);
+    p.b[i]->add(p.queue[i], sum[i], x[i], m.tokens, width, 0.7f);
+    p.b[i]->add(p.queue[i], y[i], x[i], m.tokens, width, 0.3f);
+  }
   expect_near(&p, x, (size_t)m.tokens * width, 1e-6, "add_chosen");
+  expect_near(&p, sum, (size_t)m.tokens * width, 1e-6, "add_chosen, added");
+  expect_near(&p, y, (size_t)m.tokens * width, 1e-6, "add_chosen, added twice");
   free_array(&p, from);
   free_array(&p, chosen);
   free_array(&p, x);
   free_array(&p, y);
+  free_array(&p, sum);
   close_pair(&p);
 }
 

@@ -384,9 +384,10 @@ static setun_status run_chosen(side *s, uint32_t n, const st_dvector *const *bia
 
 // Experts of one token, and of several.
 static setun_status run_experts(side *s, const void *what, setun_error *err) {
-  const st_matrix_desc desc = {.format = st_format_get(ST_F32), .shape = {s->width, s->width}};
+  st_matrix_desc desc = {.shape = {s->width, s->width}};
   const st_route_args route = {EXPERTS, USED, ST_ROUTER_ALL, true};
   (void)what;
+  if (!st_vk_desc_of(ST_VK_F32, false, &desc)) return SETUN_OK;
   setun_status status = s->b->matrix_new(s->device, &desc, &s->matrix, err);
   if (status == SETUN_OK) status = fill(s, &desc, err);
   if (status == SETUN_OK) status = open_arrays(s, err);

@@ -191,13 +191,14 @@ typedef enum st_vk_holding {
   ST_VK_NOTHING,
   ST_VK_HELD_HEADS,  // heads.c: rotated queries, or these and keys
   ST_VK_HELD_LINEAR, // linear.c: a product, to which a sum may be added, and then the preparation of the next product
-  ST_VK_HELD_GATE    // rows.c: a gate, which may become a part of the preparation of a product
+  ST_VK_HELD_GATE,   // rows.c: a gate, which may become a part of the preparation of a product
+  ST_VK_HELD_SUM     // rows.c: outputs of experts, whose sum may be added
 } st_vk_holding;
 
 typedef struct st_vk_held {
   st_vk_holding kind;
   st_vk_op op;
-  // LINEAR, GATE: the array with the result, [n, width]. HEADS: the keys, NULL: none yet
+  // LINEAR, GATE, SUM: the array with the result, [n, width]. HEADS: the keys, NULL: none yet
   st_array *dst;
   uint32_t n, width;
   const st_array *gate, *up; // GATE; LINEAR: what a gate and its factor may be, [n, width] each, NULL: they are not

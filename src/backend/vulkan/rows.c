@@ -1,6 +1,8 @@
 // Operations on each number, and on rows of numbers.
 #include "backend/vulkan/device.h"
 
+#include <string.h>
+
 enum { LOCAL = 128 };
 
 static st_vk_groups groups_of(const st_queue *q, uint64_t width, uint32_t tokens) {
@@ -48,8 +50,40 @@ static void each(st_queue *q, uint32_t operation, const st_array *x, const st_ar
   q->held.gate = x, q->held.up = y, q->held.fn = operation;
 }
 
+enum { GATHER, SCATTER_ADD, COLUMNS, REORDER, CHOSEN };
+
+typedef struct {
+  VkDeviceAddress x, dst, tokens, weights, sum;
+  uint32_t x_stride, dst_stride, width, count;
+  uint32_t from, from_step, to, to_step, pieces;
+  uint32_t sum_stride, summed;
+  float factor;
+} rows_push;
+
+// Adds the sum of experts' outputs, where it is held and y, to x. False: it is another.
+static bool add_sum(st_queue *q, st_array *x, const st_array *y, uint32_t n, uint32_t width, float scale) {
+  st_vk_held *held = &q->held;
+  rows_push push;
+  if (held->kind != ST_VK_HELD_SUM || held->dst != y || held->n != n || held->width != width || x == y) return false;
+  for (uint32_t i = 0; i < held->op.n_accesses; i++) {
+    if (held->op.accesses[i].use == &x->use) return false; // one of the outputs
+  }
+  memcpy(&push, held->op.push, sizeof push);
+  push.sum = x->data.address;
+  push.sum_stride = (uint32_t)x->width;
+  push.factor = scale;
+  push.summed = 1;
+  memcpy(held->op.push, &push, sizeof push);
+  held->dst = NULL; // there is one sum
+  uint64_t bytes = (uint64_t)n * width * sizeof(float);
+  held->op.read += bytes, held->op.written += bytes;
+  st_vk_op_uses(&held->op, ST_VK_READS(x));
+  st_vk_op_uses(&held->op, ST_VK_WRITES(x));
+  return true;
+}
+
 void st_vk_add(st_queue *q, st_array *x, const st_array *y, uint32_t n, uint32_t width, float scale) {
-  if (st_vk_add_held(q, x, y, n, width, scale)) return;
+  if (st_vk_add_held(q, x, y, n, width, scale) || add_sum(q, x, y, n, width, scale)) return;
   each(q, ADD, x, y, x, n, width, scale);
 }
 
@@ -75,14 +109,6 @@ void st_vk_glu(st_queue *q, st_activation_fn fn, const st_array *gate, const st_
 }
 
 // ---- rows ---------------------------------------------------------------------------------------------------------
-
-enum { GATHER, SCATTER_ADD, COLUMNS, REORDER, CHOSEN };
-
-typedef struct {
-  VkDeviceAddress x, dst, tokens, weights;
-  uint32_t x_stride, dst_stride, width, count;
-  uint32_t from, from_step, to, to_step, pieces, pad;
-} rows_push;
 
 static rows_push push_of(const st_array *x, const st_array *dst, uint32_t width) {
   return (rows_push){.x = x->data.address,
@@ -142,7 +168,8 @@ void st_vk_sum_chosen(st_queue *q, const st_vk_sum *s) {
   st_vk_op_uses(&op, ST_VK_WRITES(s->x));
   op.read = bytes * (s->used + !s->alone);
   op.written = bytes;
-  st_vk_run(q, &op);
+  st_vk_hold(q, ST_VK_HELD_SUM, &op);
+  if (!s->first) q->held.dst = s->x, q->held.n = s->n, q->held.width = s->width;
 }
 
 void st_vk_gather_planned(st_queue *q, const st_array *x, uint32_t first, VkDeviceAddress tokens, uint32_t n,

@@ -11,8 +11,11 @@ layout(push_constant) uniform Push {
   Floats x, dst;
   Words tokens;
   Floats weights;
+  Floats sum; // to which results of CHOSEN are added, `factor` times, if `summed` is not 0
   uint x_stride, dst_stride, width, count;
   uint from, from_step, to, to_step, pieces; // of columns; CHOSEN: see there
+  uint sum_stride, summed;
+  float factor;
 };
 
 void main() {
@@ -30,13 +33,18 @@ void main() {
   } else if (OPERATION == REORDER) {
     dst.f[row * dst_stride + i] = x.f[row * x_stride + tokens.w[i]];
   } else if (OPERATION == CHOSEN) { // weights are choices, from_step a token's; from: their rows are listed
-    precise float sum = to != 0 ? 0.0 : dst.f[row * dst_stride + i]; // to: alone
+    precise float all = to != 0 ? 0.0 : dst.f[row * dst_stride + i]; // to: alone
     for (uint j = 0; j < count; j++) {
       uint choice = row * count + j, at = from != 0 ? tokens.w[choice] : choice;
       precise float more = weights.f[row * from_step + 2 * j + 1] * x.f[at * x_stride + i];
-      sum += more;
+      all += more;
     }
-    dst.f[row * dst_stride + i] = sum;
+    dst.f[row * dst_stride + i] = all;
+    if (summed != 0) {
+      precise float more = factor * all;
+      precise float both = sum.f[row * sum_stride + i] + more;
+      sum.f[row * sum_stride + i] = both;
+    }
   } else {
     uint piece = i / count, column = i % count;
     dst.f[row * dst_stride + to + piece * to_step + column] =
