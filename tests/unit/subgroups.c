@@ -106,8 +106,81 @@ static void pages(void **state) {
   for (uint32_t subgroup = 4; subgroup <= 128; subgroup *= 2) assert_true(group_of(64, subgroup).size >= POSITIONS);
 }
 
+enum { EXPERTS = 1024 };
+
+// sum_before of experts.comp: a subgroup's sums before each invocation, then those of the subgroups before it.
+static void sums_before(const group *g, const uint32_t *x, uint32_t *before, uint32_t *all) {
+  uint32_t sums[REDUCED] = {0};
+  for (uint32_t i = 0; i < g->size; i++) {
+    before[i] = i % g->subgroup ? before[i - 1] + x[i - 1] : 0; // subgroupExclusiveAdd
+    sums[i / g->subgroup] += x[i];
+  }
+  *all = 0;
+  for (uint32_t s = 0; s < g->subgroups; s++) *all += sums[s];
+  for (uint32_t i = 0; i < g->size; i++) {
+    for (uint32_t s = 0; s < i / g->subgroup; s++) before[i] += sums[s];
+  }
+}
+
+// The first row of each expert, main of experts.comp: an invocation has consecutive experts.
+static void rows_of_experts(void **state) {
+  (void)state;
+  for (uint32_t subgroup = 4; subgroup <= 128; subgroup *= 2) {
+    const group g = group_of(128, subgroup);
+    for (uint32_t experts = 1; experts <= EXPERTS; experts += experts < 140 ? 1 : 221) {
+      uint32_t count[EXPERTS], start[EXPERTS], mine[INVOCATIONS] = {0}, before[INVOCATIONS], all, row = 0;
+      uint32_t each = (experts + g.size - 1) / g.size;
+      for (uint32_t e = 0; e < experts; e++) count[e] = e * 7 % 5, start[e] = UINT32_MAX;
+      for (uint32_t i = 0; i < g.size; i++) {
+        for (uint32_t e = i * each; e < (i + 1) * each && e < experts; e++) mine[i] += count[e];
+      }
+      sums_before(&g, mine, before, &all);
+      for (uint32_t i = 0; i < g.size; i++) {
+        for (uint32_t e = i * each; e < (i + 1) * each && e < experts; e++) start[e] = before[i], before[i] += count[e];
+      }
+      for (uint32_t e = 0; e < experts; row += count[e++]) assert_int_equal(start[e], row);
+      assert_int_equal(all, row);
+    }
+  }
+}
+
+// The choice of route.comp: each invocation offers the first of its largest, and the first of equal offers is taken by
+// the one that made it.
+static void choices(void **state) {
+  enum { USED = 9, NONE = UINT32_MAX };
+  (void)state;
+  for (uint32_t subgroup = 4; subgroup <= 128; subgroup *= 2) {
+    const group g = group_of(128, subgroup);
+    for (uint32_t experts = USED; experts <= EXPERTS; experts += 73) {
+      uint32_t keys[EXPERTS], left[EXPERTS];
+      for (uint32_t e = 0; e < experts; e++) keys[e] = left[e] = 1 + e * 37 % 11;
+      for (int turn = 0; turn < USED; turn++) {
+        uint32_t offer[INVOCATIONS], at[INVOCATIONS], most = 0, first = NONE, best = 0;
+        for (uint32_t i = 0; i < g.size; i++) {
+          offer[i] = 0, at[i] = NONE;
+          for (uint32_t e = i; e < experts; e += g.size) {
+            if (keys[e] > offer[i]) offer[i] = keys[e], at[i] = e;
+          }
+          if (offer[i] > most) most = offer[i];
+        }
+        for (uint32_t i = 0; i < g.size; i++) {
+          if (offer[i] == most && at[i] < first) first = at[i];
+        }
+        for (uint32_t i = 0; i < g.size; i++) {
+          if (at[i] == first) keys[at[i]] = 0;
+        }
+        for (uint32_t e = 0; e < experts; e++) best = left[e] > left[best] ? e : best;
+        left[best] = 0;
+        assert_int_equal(first, best);
+      }
+      assert_memory_equal(keys, left, experts * sizeof *keys);
+    }
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(reductions), cmocka_unit_test(rows_and_words),
-                                     cmocka_unit_test(lanes), cmocka_unit_test(pages)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(reductions),      cmocka_unit_test(rows_and_words),
+                                     cmocka_unit_test(lanes),           cmocka_unit_test(pages),
+                                     cmocka_unit_test(rows_of_experts), cmocka_unit_test(choices)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
