@@ -388,8 +388,8 @@ struct st_backend {
   // x[t] += weight * y[t * used + i], `width` elements, for each expert i of chosen[t], in their order.
   void (*add_chosen)(st_queue *queue, st_array *x, const st_array *chosen, uint32_t n, uint32_t used, uint32_t width,
                      const st_array *y);
-  // Experts that are chosen on the device, all of them or none; the matrices stay where they are and the caller's.
-  // Absent, or *experts is NULL: the device needs to be called for each expert that `route` has chosen.
+  // The experts of a layer, to be chosen on the device; their functions are either all present or all absent. The
+  // matrices remain the caller's. *experts is NULL: the device has to be called for each expert that `route` chose.
   setun_status (*experts_new)(st_device *device, const st_expert_weights *list, uint32_t n, st_dexperts **experts,
                               setun_error *err);
   void (*experts_free)(st_dexperts *experts);

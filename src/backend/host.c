@@ -184,6 +184,28 @@ static void add_chosen(st_queue *q, st_array *x, const st_array *chosen, uint32_
   to_device(q, x, n);
 }
 
+// The CPU is called for each expert.
+static setun_status experts_new(st_device *device, const st_expert_weights *list, uint32_t n, st_dexperts **experts,
+                                setun_error *err) {
+  (void)device, (void)list, (void)n, (void)err;
+  *experts = NULL;
+  return SETUN_OK;
+}
+
+static void experts_free(st_dexperts *experts) {
+  (void)experts; // there are none
+}
+
+static void experts(st_queue *q, const st_experts_args *args) {
+  (void)q, (void)args;
+}
+
+static void complete_experts(st_backend *b) {
+  b->experts_new = experts_new;
+  b->experts_free = experts_free;
+  b->experts = experts;
+}
+
 static void clear(st_queue *q, st_array *x, uint32_t n, uint32_t width) {
   if (!to_host(q, x, n)) return;
   cpu->clear(queue_of(q)->cpu, array_of(x), n, width);
@@ -436,6 +458,7 @@ void st_host_complete(st_backend *b) {
   if (!b->scatter_add) b->scatter_add = scatter_add;
   if (!b->route) b->route = route;
   if (!b->add_chosen) b->add_chosen = add_chosen;
+  if (!b->experts_new) complete_experts(b);
   if (!b->clear) b->clear = clear;
   if (!b->add) b->add = add;
   if (!b->argmax) b->argmax = argmax;

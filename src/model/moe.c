@@ -79,7 +79,6 @@ static setun_status list_layer(const st_run *r, const st_layer *l, st_dexperts *
 static setun_status list_all(const st_run *r, st_moe *m, setun_error *err) {
   const st_model *model = r->model;
   setun_status s = SETUN_OK;
-  if (!model->backend->experts_new) return SETUN_OK;
   m->experts = st_calloc(model->h.n_layer, sizeof *m->experts);
   if (!m->experts) return st_fail_memory(err, "the experts' lists");
   for (uint32_t i = 0; i < model->h.n_layer && s == SETUN_OK; i++) {
