@@ -82,9 +82,9 @@ struct st_device {
   char *cache_path;                   // of the file that keeps compiled pipelines; NULL: none
   uint32_t n_pipelines;               // compiled since it was read
   const char *distrusted;             // for tests: the name of what its checks take for wrong; NULL: nothing
+  bool lost_experts;                  // it computes those that it chooses wrongly
   uint32_t lost_forms;                // bits by st_vk_form, of forms that it computes wrongly
   bool lost_formats[ST_FORMAT_COUNT]; // the same of formats in the form ST_VK_VALUES
-  bool lost_experts;                  // it computes those that it chooses wrongly
   bool tails;                         // a product's last workgroup may prepare the next one
   st_log log;
   // The following are guarded by `lock`, which is held for a submission, but not while one is waited for.
