@@ -36,4 +36,5 @@ file(CONFIGURE OUTPUT ${folder}/codes.c @ONLY CONTENT
   "// Made by cmake/vulkan.cmake.\n#include \"backend/vulkan/device.h\"\n\n${includes}\nconst st_vk_code st_vk_codes[] = {\n${codes}};\n")
 set_source_files_properties(${folder}/codes.c PROPERTIES OBJECT_DEPENDS "${headers}")
 list(APPEND SETUN_SOURCES ${folder}/codes.c)
+set(SETUN_HAS_VULKAN ON)
 set_source_files_properties(src/backend/registry.c PROPERTIES COMPILE_DEFINITIONS SETUN_VULKAN)

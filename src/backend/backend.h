@@ -86,6 +86,7 @@ typedef struct st_device_options {
   size_t index;           // of device_at
   const char *cache;      // the folder of compiled shaders; NULL: none are kept
   const char *distrusted; // for tests: what a device's check of itself takes for wrong; NULL: nothing
+  bool copies;            // for tests: borrowed codes are copied by a queue, also where the host could write them
   uint32_t lose_after;    // for tests: a device with a driver is lost after so many submissions; 0: it is not
   const st_log *log;
 } st_device_options;

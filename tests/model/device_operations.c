@@ -1,5 +1,5 @@
 // The kernels of devices other than the CPU: products in each form against float64 sums, and each other operation
-// against the CPU's scalar table, with random shapes; and what a device's check at start does with wrong results.
+// against the CPU's scalar table, with random shapes.
 //
 //   model_device_operations [--seed N|random] [--seconds S]
 #include "device_pair.h"
@@ -464,32 +464,61 @@ static void top(void **state) {
   close_pair(&p);
 }
 
-// A lost device is an error that says so, from then on.
-static void lost(void **state) {
-  enum { AFTER = 200, MOST = 400 };
-  (void)state;
-  const st_device_options options = {.isa = "scalar", .lose_after = AFTER};
-  const st_queue_options queue = {.threads = 1, .n_batch = 1};
-  st_device *d;
-  st_queue *q;
-  st_array *x;
-  setun_error err;
-  float number = 1;
-  setun_status s = SETUN_OK;
-  need(gpu->device_new(&options, &d, &err), &err);
-  need(gpu->queue_new(d, &queue, &q, &err), &err);
-  need(gpu->array_new(q, 1, 1, &x, &err), &err);
-  int before = 0;
-  for (; before < MOST && s == SETUN_OK; before++) s = gpu->write(q, x, 0, 1, &number, &err);
-  assert_in_range(before, 1, AFTER);
-  for (int again = 0; again < 2; again++) {
-    assert_int_equal(s, SETUN_ERROR_IO);
-    assert_non_null(strstr(err.message, "the device is lost"));
-    s = gpu->read(q, x, 0, 1, &number, &err);
+static uint64_t copies_of(const pair *p) {
+  st_op_counts c;
+  for (size_t i = 0; gpu->counted(p->queue[0], i, &c); i++) {
+    if (!strcmp(c.name, "streamed weights")) return c.dispatches;
   }
-  gpu->array_free(x);
-  gpu->queue_free(q);
-  gpu->device_free(d);
+  return 0;
+}
+
+// Borrowed codes that a queue copies, through buffers that are used again; then directly, as the device prefers.
+static void copied(void **state) {
+  enum { N = 64, MATRICES = 11, PASSES = 3 };
+  (void)state;
+  st_random r;
+  st_random_seed(&r, 11);
+  static float numbers[N], zeros[N];
+  for (int i = 0; i < N; i++) numbers[i] = unit(&r);
+  for (int copies = 1; copies >= 0; copies--) {
+    pair p;
+    setun_error err;
+    st_dmatrix *m[MATRICES][2];
+    st_array *x[2], *y[2];
+    void *codes[MATRICES];
+    const product t = {.desc = {.format = st_format_get(ST_F32), .shape = {N, N}}, .borrowed = true};
+    p.b[0] = gpu, p.b[1] = st_backend_at(0);
+    for (int i = 0; i < 2; i++) {
+      const st_device_options options = {.isa = "scalar", .copies = copies};
+      need(p.b[i]->device_new(&options, &p.device[i], &err), &err);
+    }
+    for (int k = 0; k < MATRICES; k++) {
+      codes[k] = calloc(1, (size_t)gpu->matrix_info(p.device[0], &t.desc).codes + 64);
+      assert_non_null(codes[k]);
+      fill(&p, &r, &t, m[k], codes[k]);
+    }
+    open_queues(&p);
+    new_array(&p, x, 1, N, numbers);
+    new_array(&p, y, 1, N, zeros);
+    for (int pass = 0; pass < PASSES; pass++) {
+      for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < MATRICES; k++) {
+          const st_linear_out out = {.matrix = m[k][i], .dst = y[i]};
+          p.b[i]->linear(p.queue[i], x[i], 0, 1, NULL, 0, &out, 1);
+          p.b[i]->add(p.queue[i], x[i], y[i], 1, N, 0.05f);
+        }
+      }
+      expect_near(&p, x, N, 1e-5, copies ? "weights that a queue copies" : "weights that the host writes");
+    }
+    if (copies) assert_true(copies_of(&p) >= PASSES * MATRICES / 4);
+    for (int k = 0; k < MATRICES; k++) {
+      for (int i = 0; i < 2; i++) p.b[i]->matrix_free(m[k][i]);
+      free(codes[k]);
+    }
+    free_array(&p, x);
+    free_array(&p, y);
+    close_pair(&p);
+  }
 }
 
 // ---- rounds -------------------------------------------------------------------------------------------------------
@@ -544,74 +573,6 @@ static void all(void **state) {
   for (rounds.round = 0; rounds_go_on(&rounds); rounds.round++) round_of_all();
 }
 
-// ---- the check at start -------------------------------------------------------------------------------------------
-
-static char logged[4096];
-static void log_line(setun_log_level level, const char *message, void *user) {
-  (void)user;
-  if (level == SETUN_LOG_WARNING) strncat(logged, message, sizeof logged - strlen(logged) - 1);
-}
-
-static st_device *distrusting(const char *what, setun_status expected, setun_error *err) {
-  const st_log log = {log_line, NULL};
-  const st_device_options options = {.isa = "scalar", .log = &log, .distrusted = what};
-  st_device *d = NULL;
-  logged[0] = 0;
-  setun_status s = gpu->device_new(&options, &d, err);
-  if (s != expected) fail_msg("%s: %s", what, s == SETUN_OK ? "expected an error" : err->message);
-  return d;
-}
-
-// Asks a device about a matrix of such a form, and whether it is taken.
-static st_matrix_info asked(st_device *d, bool half, bool int8, setun_status expected, setun_error *err) {
-  st_matrix_desc desc = {.shape = {16, 64}, .precision = int8 ? ST_PRECISION_INT8 : ST_PRECISION_FLOAT};
-  for (int id = 0; id < ST_FORMAT_COUNT; id++) {
-    const st_format *f = st_format_get((st_format_id)id);
-    bool wanted = int8   ? st_format_is_ternary(f) && f->scales == ST_SCALE_OUTER
-                  : half ? st_format_is_float(f) && f->block_bytes == 2 && f->ops->exponent == 0x7C00
-                         : st_format_is_float(f) && f->block_bytes == 4;
-    if (wanted) desc.format = f;
-  }
-  st_dmatrix *m = NULL;
-  st_matrix_info info = gpu->matrix_info(d, &desc);
-  assert_int_equal(gpu->matrix_new(d, &desc, &m, err), expected);
-  if (m) gpu->matrix_free(m);
-  return info;
-}
-
-static void wrong_results(void **state) {
-  (void)state;
-  setun_error err;
-  distrusting("rows", SETUN_ERROR_UNSUPPORTED, &err);
-  assert_non_null(strstr(err.message, "cannot be used: its results for rows differ from the CPU's"));
-  st_device *d = distrusting("half-precision weights", SETUN_OK, &err);
-  assert_int_equal(asked(d, true, false, SETUN_OK, &err).own, 16 * 64 * 4); // float32 instead
-  assert_non_null(strstr(logged, "products of half-precision weights are wrong"));
-  gpu->device_free(d);
-  d = distrusting("q8_0", SETUN_OK, &err);
-  const st_matrix_desc q8 = {.format = st_format_get(ST_Q8_0), .shape = {16, 64}};
-  assert_int_equal(gpu->matrix_info(d, &q8).own, 16 * 64 * 4);
-  assert_non_null(strstr(logged, "products of q8_0 weights are wrong; these are stored as float32"));
-  gpu->device_free(d);
-  d = distrusting("float32 weights", SETUN_OK, &err);
-  asked(d, false, false, SETUN_ERROR_UNSUPPORTED, &err);
-  assert_non_null(strstr(err.message, "its products of float32 weights differ from the CPU's"));
-  gpu->device_free(d);
-  static const struct {
-    const char *what, *said;
-  } avoided[] = {{"tails", "inputs prepared at the end of products are wrong"},
-                 {"dots", "its instructions for products of bytes give wrong results"}};
-  for (size_t i = 0; i < sizeof avoided / sizeof *avoided; i++) {
-    d = distrusting(avoided[i].what, SETUN_OK, &err);
-    asked(d, false, true, SETUN_OK, &err);
-    assert_non_null(strstr(logged, avoided[i].said));
-    gpu->device_free(d);
-  }
-  d = distrusting("1.6-bit weights", SETUN_OK, &err);
-  assert_int_equal(asked(d, false, true, SETUN_OK, &err).own, 16 * 64 / 4); // 2 bits instead
-  gpu->device_free(d);
-}
-
 int main(int argc, char **argv) {
   st_device_facts facts;
   rounds = rounds_of_arguments(argc, argv);
@@ -620,8 +581,8 @@ int main(int argc, char **argv) {
     printf("skipped: only the CPU was found; builds with sanitizers have no other device\n");
     return 77;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(norms), cmocka_unit_test(largest),       cmocka_unit_test(top),
-                                     cmocka_unit_test(lost),  cmocka_unit_test(wrong_results), cmocka_unit_test(all)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(norms), cmocka_unit_test(largest), cmocka_unit_test(top),
+                                     cmocka_unit_test(copied), cmocka_unit_test(all)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   rounds_print(&rounds);
   return failed;

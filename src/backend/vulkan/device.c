@@ -38,7 +38,7 @@ static setun_status choose(st_device *d, size_t index, setun_error *err) {
 }
 
 static setun_status make_device(st_device *d, setun_error *err) {
-  const float priority = 1;
+  const float priorities[] = {1, 1};
   const char *extensions[2];
   uint32_t n = 0;
   if (d->traits.sized) extensions[n++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
@@ -53,15 +53,21 @@ static setun_status make_device(st_device *d, setun_error *err) {
       .computeFullSubgroups = VK_TRUE};
   VkPhysicalDeviceVulkan12Features features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
                                                .pNext = d->traits.sized ? &sized : sized.pNext,
+                                               .timelineSemaphore = VK_TRUE,
                                                .bufferDeviceAddress = VK_TRUE};
-  const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-                                         .queueFamilyIndex = d->traits.family,
-                                         .queueCount = 1,
-                                         .pQueuePriorities = &priority};
+  const st_vk_place *compute = &d->traits.places.compute, *copy = &d->traits.places.copy;
+  const VkDeviceQueueCreateInfo queues[] = {{.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+                                             .queueFamilyIndex = compute->family,
+                                             .queueCount = copy->family == compute->family ? copy->index + 1 : 1,
+                                             .pQueuePriorities = priorities},
+                                            {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+                                             .queueFamilyIndex = copy->family,
+                                             .queueCount = 1,
+                                             .pQueuePriorities = priorities}};
   const VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                    .pNext = &features,
-                                   .queueCreateInfoCount = 1,
-                                   .pQueueCreateInfos = &queue,
+                                   .queueCreateInfoCount = copy->family == compute->family ? 1 : 2,
+                                   .pQueueCreateInfos = queues,
                                    .enabledExtensionCount = n,
                                    .ppEnabledExtensionNames = extensions};
   VkResult result = d->vk.CreateDevice(d->physical, &info, NULL, &d->device);
@@ -69,7 +75,8 @@ static setun_status make_device(st_device *d, setun_error *err) {
   if (!st_vk_load_device(&d->vk, d->device)) {
     return st_fail(err, SETUN_ERROR_UNSUPPORTED, "%s: its driver lacks functions of Vulkan 1.2", d->traits.name);
   }
-  d->vk.GetDeviceQueue(d->device, d->traits.family, 0, &d->queue);
+  d->vk.GetDeviceQueue(d->device, compute->family, compute->index, &d->queue);
+  d->vk.GetDeviceQueue(d->device, copy->family, copy->index, &d->copy_queue);
   d->vk.GetPhysicalDeviceMemoryProperties(d->physical, &d->memory);
   return SETUN_OK;
 }
@@ -98,6 +105,7 @@ static setun_status device_new(const st_device_options *options, st_device **dev
   d->tails = true;
   d->distrusted = options->distrusted;
   d->lose_after = options->lose_after;
+  d->copies = options->copies;
   setun_status s = st_host_device_open(&d->host, options, err);
   if (s == SETUN_OK) s = st_vk_open(&d->vk, err);
   if (s == SETUN_OK) s = choose(d, options->index, err);

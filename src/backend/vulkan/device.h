@@ -1,7 +1,7 @@
 // The types of the Vulkan backend, shared by its files: vk.c opens the loader, device.c a device, memory.c its buffers,
 // pipelines.c its shaders; matrix.c and values.c pack weights; queue.c logs and submits work, which recording.c
-// records; linear.c, rows.c, heads.c, attention.c, recurrent.c and experts.c are the operations, which check.c compares
-// with the CPU's.
+// records; stream.c brings weights that are not resident; linear.c, rows.c, heads.c, attention.c, recurrent.c and
+// experts.c are the operations, which check.c compares with the CPU's.
 //
 // Shaders take addresses of memory, not bindings, so that a buffer may be of any size and nothing is bound but a
 // pipeline and push constants.
@@ -16,9 +16,12 @@
 // ---- memory -------------------------------------------------------------------------------------------------------
 
 typedef enum st_vk_kind {
-  ST_VK_LOCAL,   // the device's own
-  ST_VK_UPLOAD,  // mapped; the host writes it, the device reads it
-  ST_VK_READBACK // mapped and cached; the device writes it, the host reads it
+  ST_VK_LOCAL,    // the device's own
+  ST_VK_UPLOAD,   // mapped; the host writes it, the device reads it
+  ST_VK_READBACK, // mapped and cached; the device writes it, the host reads it
+  ST_VK_DIRECT,   // the device's own and mapped, where there is such
+  ST_VK_STAGED,   // the host's, mapped; the queue for copies reads it
+  ST_VK_COPIED    // the device's own; the queue for copies writes it
 } st_vk_kind;
 
 typedef struct st_vk_buffer {
@@ -75,7 +78,7 @@ struct st_device {
   st_vk_traits traits;
   VkPhysicalDevice physical;
   VkDevice device;
-  VkQueue queue;
+  VkQueue queue, copy_queue; // which may be the same
   VkPhysicalDeviceMemoryProperties memory;
   VkPipelineLayout layout;
   VkPipelineCache cache;
@@ -85,6 +88,7 @@ struct st_device {
   bool lost_experts;                  // it computes those that it chooses wrongly
   uint32_t lost_forms;                // bits by st_vk_form, of forms that it computes wrongly
   bool lost_formats[ST_FORMAT_COUNT]; // the same of formats in the form ST_VK_VALUES
+  bool copies;                        // for tests: as in st_device_options
   bool tails;                         // a product's last workgroup may prepare the next one
   st_log log;
   // The following are guarded by `lock`, which is held for a submission, but not while one is waited for.
@@ -217,7 +221,8 @@ typedef struct st_vk_upload st_vk_upload;
 
 // One of two buffers through which borrowed codes come: the host writes one while the device reads the other.
 typedef struct st_vk_arena {
-  st_vk_buffer buffer;
+  st_vk_buffer host, local; // written by the host, and what is copied to; `local` is empty where shaders read `host`
+  VkCommandBuffer copy;
   uint64_t used;
   bool pending; // commands that read it were submitted, with `fence`
   VkFence fence;
@@ -251,7 +256,10 @@ struct st_queue {
   st_vk_held held;
   st_vk_upload *uploads; // what this submission reads from the host, the chunk in use first
   st_vk_arena arenas[ST_VK_ARENAS];
-  uint32_t arena; // the one in use
+  uint32_t arena;          // the one in use
+  VkCommandPool copy_pool; // of the arenas, where these are copied, like the semaphore, which counts copies
+  VkSemaphore copied;
+  uint64_t copies;
   st_vk_buffer readback;
   st_vk_buffer codes, floats; // prepared inputs of products
   st_vk_use codes_use, floats_use;
@@ -310,10 +318,12 @@ bool st_vk_begin(st_queue *queue);
 // memory, latched.
 void *st_vk_upload_new(st_queue *queue, uint64_t size, VkDeviceAddress *address);
 VkDeviceAddress st_vk_upload_copy(st_queue *queue, const void *bytes, uint64_t size); // 0: out of memory
-// Room for so many bytes of borrowed codes, after st_vk_begin: where there is none left, what was logged is submitted,
-// and the other buffer taken, once the device has read it. False: latched.
-bool st_vk_stream_room(st_queue *queue, uint64_t bytes);
-VkDeviceAddress st_vk_stream_copy(st_queue *queue, const void *codes, uint64_t bytes);
+// Submits what was logged, not empty; `fence` is for its end. Waits for a fence, which is reset.
+VkResult st_vk_submit(st_queue *queue, VkFence fence);
+VkResult st_vk_wait(const st_queue *queue, const VkFence *fence);
+void st_vk_latch_device(st_queue *queue, VkResult result);
+bool st_vk_record(st_queue *queue); // begins a log; false: an error is latched
+void st_vk_latch(st_queue *queue, setun_status status, const setun_error *error);
 // A dispatch of a shader, with push constants.
 st_vk_op st_vk_op_of(st_vk_shader shader, const st_vk_special *special, const void *push, size_t bytes,
                      st_vk_groups groups);
@@ -350,6 +360,19 @@ setun_status st_vk_argmax(st_queue *queue, const st_array *array, uint32_t n, ui
 setun_status st_vk_top(st_queue *queue, const st_array *array, uint32_t width, uint32_t k, int32_t *ids, float *values,
                        setun_error *err);
 bool st_vk_counted(const st_queue *queue, size_t index, st_op_counts *counts);
+
+// ---- stream.c -----------------------------------------------------------------------------------------------------
+
+// Room for so many bytes of borrowed codes, after st_vk_begin: where there is none left, what was logged is submitted,
+// and the other buffer taken, once the device has read it. False: latched.
+bool st_vk_stream_room(st_queue *queue, uint64_t bytes);
+VkDeviceAddress st_vk_stream_copy(st_queue *queue, const void *codes, uint64_t bytes);
+// Submits the copy of the arena in use; *waits: what is submitted next must wait until `copied` is `copies`.
+VkResult st_vk_stream_send(st_queue *queue, bool *waits);
+// Waits until the device has read all arenas.
+bool st_vk_stream_used(const st_queue *queue);
+VkResult st_vk_stream_empty(st_queue *queue);
+void st_vk_stream_free(st_queue *queue);
 
 // ---- matrix.c -----------------------------------------------------------------------------------------------------
 

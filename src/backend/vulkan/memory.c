@@ -20,21 +20,34 @@ struct st_vk_spare {
   st_vk_piece piece;
 };
 
-// The first type of memory among `allowed` with all of these properties; UINT32_MAX: there is none.
-static uint32_t type_with(const st_device *d, uint32_t allowed, VkMemoryPropertyFlags properties) {
+// What memory of a kind has; what it should have too and should lack, where there is such.
+typedef struct {
+  VkMemoryPropertyFlags has, better, lacks;
+} properties;
+
+// The type to try first, or the one after it; UINT32_MAX: there is none.
+static uint32_t type_for(const st_device *d, uint32_t allowed, st_vk_kind kind, int attempt) {
+  enum {
+    OWN = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
+    SHARED = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
+  };
+  static const properties of[] = {[ST_VK_LOCAL] = {0, OWN, 0},
+                                  [ST_VK_UPLOAD] = {SHARED, OWN, 0},
+                                  [ST_VK_READBACK] = {SHARED, VK_MEMORY_PROPERTY_HOST_CACHED_BIT, 0},
+                                  [ST_VK_DIRECT] = {SHARED | OWN, 0, 0},
+                                  [ST_VK_STAGED] = {SHARED, 0, OWN},
+                                  [ST_VK_COPIED] = {0, OWN, 0}};
+  const properties *p = &of[kind];
+  VkMemoryPropertyFlags has = p->has | (attempt ? 0 : p->better), lacks = attempt ? 0 : p->lacks;
   for (uint32_t i = 0; i < d->memory.memoryTypeCount; i++) {
-    if (allowed >> i & 1 && (d->memory.memoryTypes[i].propertyFlags & properties) == properties) return i;
+    VkMemoryPropertyFlags flags = d->memory.memoryTypes[i].propertyFlags;
+    if (allowed >> i & 1 && (flags & has) == has && !(flags & lacks)) return i;
   }
   return UINT32_MAX;
 }
 
-// The type to try first, or the one after it; UINT32_MAX: there is none.
-static uint32_t type_for(const st_device *d, uint32_t allowed, st_vk_kind kind, int attempt) {
-  const VkMemoryPropertyFlags shared = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
-  static const VkMemoryPropertyFlags better[] = {[ST_VK_LOCAL] = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
-                                                 [ST_VK_UPLOAD] = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
-                                                 [ST_VK_READBACK] = VK_MEMORY_PROPERTY_HOST_CACHED_BIT};
-  return type_with(d, allowed, (attempt ? 0 : better[kind]) | (kind == ST_VK_LOCAL ? 0 : shared));
+static bool is_mapped(st_vk_kind kind) {
+  return kind != ST_VK_LOCAL && kind != ST_VK_COPIED;
 }
 
 static setun_status fail_size(const st_device *d, const char *what, uint64_t size, setun_error *err) {
@@ -61,7 +74,7 @@ static VkResult bind_memory(st_device *d, st_vk_kind kind, st_vk_buffer *b) {
   }
   if (result == VK_SUCCESS) result = d->vk.BindBufferMemory(d->device, b->buffer, b->memory, 0);
   void *mapped = NULL;
-  if (result == VK_SUCCESS && kind != ST_VK_LOCAL)
+  if (result == VK_SUCCESS && is_mapped(kind))
     result = d->vk.MapMemory(d->device, b->memory, 0, VK_WHOLE_SIZE, 0, &mapped);
   b->mapped = mapped;
   return result;
@@ -70,8 +83,13 @@ static VkResult bind_memory(st_device *d, st_vk_kind kind, st_vk_buffer *b) {
 setun_status st_vk_buffer_new(st_device *d, uint64_t size, st_vk_kind kind, const char *what, st_vk_buffer *b,
                               setun_error *err) {
   *b = (st_vk_buffer){.size = size ? (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT : ALIGNMENT};
+  const uint32_t families[] = {d->traits.places.compute.family, d->traits.places.copy.family};
+  bool both = (kind == ST_VK_STAGED || kind == ST_VK_COPIED) && families[0] != families[1];
   const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
                                    .size = b->size,
+                                   .sharingMode = both ? VK_SHARING_MODE_CONCURRENT : VK_SHARING_MODE_EXCLUSIVE,
+                                   .queueFamilyIndexCount = both ? 2 : 0,
+                                   .pQueueFamilyIndices = families,
                                    .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                                             VK_BUFFER_USAGE_TRANSFER_DST_BIT |
                                             VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT};

@@ -16,7 +16,7 @@ struct st_vk_upload {
 
 // ---- errors -------------------------------------------------------------------------------------------------------
 
-static void latch(st_queue *q, setun_status status, const setun_error *error) {
+void st_vk_latch(st_queue *q, setun_status status, const setun_error *error) {
   if (status == SETUN_OK || q->error.code != SETUN_OK) return;
   q->error = *error;
   q->error.code = status;
@@ -24,7 +24,7 @@ static void latch(st_queue *q, setun_status status, const setun_error *error) {
 
 static void latch_result(st_queue *q, const char *what, VkResult result) {
   setun_error error = {SETUN_OK, ""};
-  if (result != VK_SUCCESS) latch(q, st_vk_fail(&error, what, result), &error);
+  if (result != VK_SUCCESS) st_vk_latch(q, st_vk_fail(&error, what, result), &error);
 }
 
 // The first error since the last one was returned.
@@ -39,7 +39,7 @@ static setun_status take_error(st_queue *q, setun_error *err) {
 
 // ---- recording ----------------------------------------------------------------------------------------------------
 
-static bool record(st_queue *q) {
+bool st_vk_record(st_queue *q) {
   if (q->error.code != SETUN_OK || q->host.error.code != SETUN_OK) return false;
   if (!q->recording) q->log.used = 0;
   return q->recording = true;
@@ -47,7 +47,7 @@ static bool record(st_queue *q) {
 
 static void latch_log(st_queue *q, bool added) {
   setun_error error = {SETUN_OK, ""};
-  if (!added) latch(q, st_fail_memory(&error, "a session's commands"), &error);
+  if (!added) st_vk_latch(q, st_fail_memory(&error, "a session's commands"), &error);
 }
 
 static void barrier(st_queue *q, VkPipelineStageFlags to, VkAccessFlags access) {
@@ -100,7 +100,7 @@ static st_vk_upload *upload_with_room(st_queue *q, uint64_t size) {
                      : st_fail_memory(&error, "a session's uploads");
   if (s != SETUN_OK) {
     st_free(u);
-    latch(q, s, &error);
+    st_vk_latch(q, s, &error);
     return NULL;
   }
   u->next = q->uploads;
@@ -168,7 +168,7 @@ static void settle(st_queue *q) {
 }
 
 bool st_vk_begin(st_queue *q) {
-  if (!record(q)) return false;
+  if (!st_vk_record(q)) return false;
   settle(q);
   return true;
 }
@@ -190,10 +190,12 @@ bool st_vk_counted(const st_queue *q, size_t index, st_op_counts *counts) {
   pthread_mutex_lock(&q->device->lock);
   uint64_t buffers = q->device->buffers;
   pthread_mutex_unlock(&q->device->lock);
-  const st_op_counts others[] = {
-      {"submissions", q->submissions, 0, 0, 0},   {"recordings", q->recordings, 0, 0, 0},
-      {"buffers made", buffers, 0, 0, 0},         {"copies to the device", 0, 0, 0, q->uploaded},
-      {"streamed weights", 0, 0, 0, q->streamed}, {"copies from the device", 0, 0, q->downloaded, 0}};
+  const st_op_counts others[] = {{"submissions", q->submissions, 0, 0, 0},
+                                 {"recordings", q->recordings, 0, 0, 0},
+                                 {"buffers made", buffers, 0, 0, 0},
+                                 {"copies to the device", 0, 0, 0, q->uploaded},
+                                 {"streamed weights", q->copies, 0, 0, q->streamed},
+                                 {"copies from the device", 0, 0, q->downloaded, 0}};
   if ((index -= ST_VK_SHADERS) >= sizeof others / sizeof *others) return false;
   *counts = others[index];
   return true;
@@ -201,14 +203,25 @@ bool st_vk_counted(const st_queue *q, size_t index, st_op_counts *counts) {
 
 // ---- submission ---------------------------------------------------------------------------------------------------
 
-static VkResult submit(st_queue *q, VkFence fence) {
+VkResult st_vk_submit(st_queue *q, VkFence fence) {
   st_device *d = q->device;
   VkCommandBuffer commands = NULL;
-  const VkSubmitInfo info = {
-      .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
+  bool waits = false;
   VkResult result = st_vk_commands(q, &commands);
   q->recording = false;
+  if (result == VK_SUCCESS) result = st_vk_stream_send(q, &waits);
   if (result != VK_SUCCESS) return result;
+  const VkPipelineStageFlags stages = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+  const VkTimelineSemaphoreSubmitInfo values = {.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
+                                                .waitSemaphoreValueCount = 1,
+                                                .pWaitSemaphoreValues = &q->copies};
+  const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+                             .pNext = waits ? &values : NULL,
+                             .waitSemaphoreCount = waits,
+                             .pWaitSemaphores = &q->copied,
+                             .pWaitDstStageMask = &stages,
+                             .commandBufferCount = 1,
+                             .pCommandBuffers = &commands};
   q->submissions++;
   pthread_mutex_lock(&d->lock);
   if (d->lose_after && !--d->lose_after) d->lost = true;
@@ -217,13 +230,13 @@ static VkResult submit(st_queue *q, VkFence fence) {
   return result;
 }
 
-static VkResult wait(const st_queue *q, const VkFence *fence) {
+VkResult st_vk_wait(const st_queue *q, const VkFence *fence) {
   const st_device *d = q->device;
   VkResult result = d->vk.WaitForFences(d->device, 1, fence, VK_TRUE, UINT64_MAX);
   return result == VK_SUCCESS ? d->vk.ResetFences(d->device, 1, fence) : result;
 }
 
-static void latch_device(st_queue *q, VkResult result) {
+void st_vk_latch_device(st_queue *q, VkResult result) {
   if (result == VK_ERROR_DEVICE_LOST) {
     pthread_mutex_lock(&q->device->lock);
     q->device->lost = true;
@@ -232,69 +245,20 @@ static void latch_device(st_queue *q, VkResult result) {
   latch_result(q, q->device->traits.name, result);
 }
 
-// Until the device has read the arena.
-static VkResult empty(const st_queue *q, st_vk_arena *a) {
-  VkResult result = a->pending ? wait(q, &a->fence) : VK_SUCCESS;
-  a->pending = false;
-  a->used = 0;
-  return result;
-}
-
 // Submits what was recorded and waits for all that was submitted, also where that is only an arena's.
 static void flush(st_queue *q) {
-  bool used = false;
-  for (int i = 0; i < ST_VK_ARENAS; i++) used |= q->arenas[i].used > 0;
-  if (!q->recording && !used) return;
+  if (!q->recording && !st_vk_stream_used(q)) return;
   VkResult result = VK_SUCCESS;
   if (q->recording) {
     settle(q);
-    result = submit(q, q->fence);
-    if (result == VK_SUCCESS) result = wait(q, &q->fence);
+    result = st_vk_submit(q, q->fence);
+    if (result == VK_SUCCESS) result = st_vk_wait(q, &q->fence);
   }
-  for (int i = 0; i < ST_VK_ARENAS; i++) {
-    VkResult emptied = empty(q, &q->arenas[i]);
-    if (result == VK_SUCCESS) result = emptied;
-  }
-  latch_device(q, result);
+  VkResult emptied = st_vk_stream_empty(q);
+  if (result == VK_SUCCESS) result = emptied;
+  st_vk_latch_device(q, result);
   q->epoch++;
   for (st_vk_upload *u = q->uploads; u; u = u->next) u->used = 0;
-}
-
-// ---- borrowed codes -----------------------------------------------------------------------------------------------
-
-// Barriers and epochs go on over submissions, which a queue carries out in their order.
-bool st_vk_stream_room(st_queue *q, uint64_t bytes) {
-  enum { CODES = 4 }; // an arena has room for so many of the largest
-  st_vk_arena *a = &q->arenas[q->arena];
-  VkResult result = VK_SUCCESS;
-  setun_error error = {SETUN_OK, ""};
-  if (a->buffer.size - a->used >= bytes) return true;
-  if (a->used) {
-    result = submit(q, a->fence);
-    a->pending = result == VK_SUCCESS;
-    a = &q->arenas[q->arena = (q->arena + 1) % ST_VK_ARENAS];
-    if (result == VK_SUCCESS) result = empty(q, a);
-    latch_device(q, result);
-    if (result != VK_SUCCESS || !record(q)) return false;
-  }
-  if (a->buffer.size >= bytes) return true;
-  pthread_mutex_lock(&q->device->lock);
-  uint64_t size = CODES * q->device->borrowed;
-  pthread_mutex_unlock(&q->device->lock);
-  st_vk_buffer_free(q->device, &a->buffer);
-  setun_status s = st_vk_buffer_new(q->device, size > bytes ? size : bytes, ST_VK_UPLOAD,
-                                    "weights that are copied for each pass", &a->buffer, &error);
-  latch(q, s, &error);
-  return s == SETUN_OK;
-}
-
-VkDeviceAddress st_vk_stream_copy(st_queue *q, const void *codes, uint64_t bytes) {
-  st_vk_arena *a = &q->arenas[q->arena];
-  VkDeviceAddress address = a->buffer.address + a->used;
-  memcpy(a->buffer.mapped + a->used, codes, (size_t)bytes);
-  a->used += st_vk_aligned(bytes);
-  q->streamed += bytes;
-  return address;
 }
 
 setun_status st_vk_finish(st_queue *q, setun_error *err) {
@@ -310,7 +274,7 @@ bool st_vk_grow(st_queue *q, st_vk_buffer *b, uint64_t size) {
   st_vk_buffer_free(q->device, b);
   setun_error error = {SETUN_OK, ""};
   setun_status s = st_vk_buffer_new(q->device, size, ST_VK_LOCAL, "the inputs of products", b, &error);
-  latch(q, s, &error);
+  st_vk_latch(q, s, &error);
   return s == SETUN_OK;
 }
 
@@ -319,7 +283,7 @@ static bool grow_readback(st_queue *q, uint64_t size) {
   st_vk_buffer_free(q->device, &q->readback);
   setun_error error = {SETUN_OK, ""};
   setun_status s = st_vk_buffer_new(q->device, size, ST_VK_READBACK, "a session's downloads", &q->readback, &error);
-  latch(q, s, &error);
+  st_vk_latch(q, s, &error);
   return s == SETUN_OK;
 }
 
@@ -378,8 +342,8 @@ VkDeviceAddress st_vk_ended(st_queue *q) {
   setun_error error = {SETUN_OK, ""};
   setun_status s = st_vk_buffer_new(q->device, (2 + 2 * ST_VK_ENDED_GROUPS) * sizeof(uint32_t), ST_VK_LOCAL,
                                     "a session's counts", &q->ended, &error);
-  latch(q, s, &error);
-  if (s != SETUN_OK || !record(q)) return 0;
+  st_vk_latch(q, s, &error);
+  if (s != SETUN_OK || !st_vk_record(q)) return 0;
   const st_vk_access uses[] = {ST_VK_WRITES_TO(q->ended_use)};
   st_vk_sync(q, uses, 1);
   st_vk_clear_buffer(q, &q->ended);
@@ -417,7 +381,7 @@ static VkResult make_commands(st_queue *q) {
   const st_device *d = q->device;
   const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                         .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
-                                        .queueFamilyIndex = d->traits.family};
+                                        .queueFamilyIndex = d->traits.places.compute.family};
   const VkFenceCreateInfo fence = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
   VkResult result = d->vk.CreateCommandPool(d->device, &pool, NULL, &q->pool);
   if (result != VK_SUCCESS) return result;
@@ -429,8 +393,6 @@ static VkResult make_commands(st_queue *q) {
   result = d->vk.AllocateCommandBuffers(d->device, &commands, made);
   for (int i = 0; i < ST_VK_RECORDED && result == VK_SUCCESS; i++) q->recorded[i].commands = made[i];
   if (result == VK_SUCCESS) result = d->vk.CreateFence(d->device, &fence, NULL, &q->fence);
-  for (int i = 0; i < ST_VK_ARENAS && result == VK_SUCCESS; i++)
-    result = d->vk.CreateFence(d->device, &fence, NULL, &q->arenas[i].fence);
   return result;
 }
 
@@ -462,11 +424,7 @@ void st_vk_queue_free(st_queue *q) {
     st_vk_buffer_free(d, &u->buffer);
     st_free(u);
   }
-  for (int i = 0; i < ST_VK_ARENAS; i++) {
-    if (q->arenas[i].pending) wait(q, &q->arenas[i].fence); // a pass that failed
-    st_vk_buffer_free(d, &q->arenas[i].buffer);
-    if (q->arenas[i].fence) d->vk.DestroyFence(d->device, q->arenas[i].fence, NULL);
-  }
+  st_vk_stream_free(q);
   st_vk_buffer_free(d, &q->readback);
   st_vk_buffer_free(d, &q->codes);
   st_vk_buffer_free(d, &q->floats);

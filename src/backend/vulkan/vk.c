@@ -94,15 +94,38 @@ static bool has_extension(const st_vk *vk, VkPhysicalDevice device, const char *
   return false;
 }
 
-static uint32_t family_of(const st_vk *vk, VkPhysicalDevice device) {
+// The first family with these flags and, apart from what does not matter, no others, except the family `but`;
+// UINT32_MAX: there is none.
+static uint32_t family_with(const VkQueueFamilyProperties *families, uint32_t n, VkQueueFlags has, VkQueueFlags ignored,
+                            uint32_t but) {
+  for (uint32_t i = 0; i < n; i++) {
+    if (i != but && families[i].queueCount && (families[i].queueFlags & ~ignored) == has) return i;
+  }
+  return UINT32_MAX;
+}
+
+st_vk_places st_vk_choose_places(const VkQueueFamilyProperties *families, uint32_t n) {
+  const VkQueueFlags any = ~(VkQueueFlags)0, bound = VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;
+  uint32_t family = family_with(families, n, VK_QUEUE_COMPUTE_BIT, any & ~VK_QUEUE_COMPUTE_BIT, UINT32_MAX);
+  st_vk_places p = {{family, 0}, {family, 0}};
+  if (family == UINT32_MAX) return p;
+  // families of video decoders can copy too, which is not what these are good at
+  uint32_t copy = family_with(families, n, VK_QUEUE_TRANSFER_BIT, bound, family);
+  if (copy == UINT32_MAX)
+    copy = family_with(families, n, VK_QUEUE_COMPUTE_BIT, any & ~VK_QUEUE_COMPUTE_BIT, family); // which can copy
+  if (copy != UINT32_MAX)
+    p.copy.family = copy;
+  else if (families[family].queueCount > 1)
+    p.copy.index = 1;
+  return p;
+}
+
+static st_vk_places places_of(const st_vk *vk, VkPhysicalDevice device) {
   enum { MOST = 32 };
   VkQueueFamilyProperties families[MOST];
-  uint32_t n = MOST, found = UINT32_MAX;
+  uint32_t n = MOST;
   vk->GetPhysicalDeviceQueueFamilyProperties(device, &n, families);
-  for (uint32_t i = 0; i < n; i++) {
-    if (families[i].queueFlags & VK_QUEUE_COMPUTE_BIT && found == UINT32_MAX) found = i;
-  }
-  return found;
+  return st_vk_choose_places(families, n);
 }
 
 // Its largest heap of its own memory; UINT32_MAX: it has none.
@@ -144,8 +167,9 @@ static void check(st_vk_traits *t, uint32_t version, const VkPhysicalDeviceVulka
                   const VkPhysicalDeviceVulkan11Properties *p11) {
   const VkSubgroupFeatureFlags needed = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
   if (version < VERSION) refuse(t, "its driver has no Vulkan 1.2");
-  if (t->family == UINT32_MAX) refuse(t, "it has no queue that computes");
+  if (t->places.compute.family == UINT32_MAX) refuse(t, "it has no queue that computes");
   if (!f12->bufferDeviceAddress) refuse(t, "its driver has no buffer device addresses");
+  if (!f12->timelineSemaphore) refuse(t, "its driver has no timeline semaphores");
   if ((p11->subgroupSupportedOperations & needed) != needed ||
       !(p11->subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT)) {
     refuse(t, "its driver has no arithmetic on subgroups");
@@ -168,7 +192,7 @@ st_vk_traits st_vk_traits_of(const st_vk *vk, VkPhysicalDevice device) {
   VkPhysicalDeviceFeatures2 f = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &f12};
   vk->GetPhysicalDeviceProperties2(device, &p);
   vk->GetPhysicalDeviceFeatures2(device, &f);
-  st_vk_traits t = {.memory = memory_of(vk, device), .family = family_of(vk, device), .subgroup = p11.subgroupSize};
+  st_vk_traits t = {.memory = memory_of(vk, device), .places = places_of(vk, device), .subgroup = p11.subgroupSize};
   memcpy(t.name, p.properties.deviceName, sizeof t.name);
   t.sized = has_extension(vk, device, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME) && sized.subgroupSizeControl &&
             sized.computeFullSubgroups && sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT;

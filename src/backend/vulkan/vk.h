@@ -26,13 +26,24 @@ bool st_vk_load_device(st_vk *vk, VkDevice device);
 enum { ST_VK_DEVICES = 16 };
 uint32_t st_vk_devices(const st_vk *vk, VkPhysicalDevice devices[ST_VK_DEVICES]);
 
+// Where a device's work is submitted: a queue that computes, and one that copies, which may be the same.
+typedef struct st_vk_place {
+  uint32_t family, index; // the queue's in its family
+} st_vk_place;
+typedef struct st_vk_places {
+  st_vk_place compute, copy; // compute.family UINT32_MAX: none computes
+} st_vk_places;
+// Copies go, where there is such, to a family that does nothing else, to another one that computes, to a second queue
+// of the same family, or to the one that computes.
+st_vk_places st_vk_choose_places(const VkQueueFamilyProperties *families, uint32_t n);
+
 enum { ST_VK_IDENTITY = VK_UUID_SIZE + 3 * sizeof(uint32_t) };
 // The features of a physical device that shaders use.
 typedef struct st_vk_traits {
   char name[VK_MAX_PHYSICAL_DEVICE_NAME_SIZE];
-  char problem[256];                      // why it cannot be used; "": it can
-  uint64_t memory;                        // of its largest heap of its own memory
-  uint32_t family;                        // of queues that compute
+  char problem[256]; // why it cannot be used; "": it can
+  uint64_t memory;   // of its largest heap of its own memory
+  st_vk_places places;
   uint32_t subgroup;                      // invocations of a subgroup, a power of two
   bool sized;                             // pipelines can require that size
   bool dots;                              // sums of four products of bytes are one instruction
