@@ -167,6 +167,14 @@ typedef struct setun_plan {
   uint64_t n_expert_deltas;    /* differences between experts that the file has and that are used, */
   uint64_t expert_delta_bytes; /* and their bytes */
   uint32_t n_ctx_most;         /* the longest context that the model can have */
+  /* Of a device with memory of its own, otherwise 0. */
+  uint64_t device_budget;   /* setun_model_params.device_memory, or what is free; 0: the device does not report it */
+  uint64_t device_least;    /* the smallest sufficient one */
+  uint64_t device_whole;    /* the smallest one with which all weights stay on the device */
+  uint64_t device_total;    /* what is taken of it: `resident`, `vectors`, `cache` and the next three */
+  uint64_t device_rounding; /* unused parts of what weights are in */
+  uint64_t device_buffers;  /* two, for weights that are copied to the device for each pass */
+  uint64_t device_work;     /* activations */
 } setun_plan;
 
 /* Makes the plan that setun_model_load would follow, without reading weights; `params` may be NULL. SETUN_ERROR_MEMORY

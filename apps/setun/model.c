@@ -239,13 +239,24 @@ setun_model_params loading_params(const model_options *o, const compute_options 
   return params;
 }
 
+// Adds to an error what of the device's memory is the draft model's.
+static void name_draft_share(const compute_options *compute, setun_error *error) {
+  size_t length = strlen(error->message);
+  char text[32];
+  if (error->code != SETUN_ERROR_MEMORY || !compute->device_beside) return;
+  snprintf(error->message + length, sizeof error->message - length, ", beside %s of it for --draft",
+           format_bytes(compute->device_beside, text));
+}
+
 static bool plan_any(const char *path, const setun_synthesis_params *synthesis, const model_options *o,
                      const compute_options *compute, setun_plan *plan) {
   setun_session_params session = session_params(compute);
   setun_model_params params = loading_params(o, compute, &session);
   setun_error error;
   params.log = log_to_stderr;
-  return load_with_adapters(path, synthesis, &compute->adapters, &params, NULL, plan, &error) || !report(&error);
+  if (load_with_adapters(path, synthesis, &compute->adapters, &params, NULL, plan, &error)) return true;
+  name_draft_share(compute, &error);
+  return !report(&error);
 }
 
 bool plan_model(const char *path, const model_options *o, const compute_options *compute, setun_plan *plan) {
@@ -272,6 +283,7 @@ static bool open_any(const char *path, const setun_synthesis_params *synthesis, 
   params.log = log_beside_progress;
   params.user = &work;
   bool fine = load_with_adapters(path, synthesis, &compute->adapters, &params, model, NULL, &error);
+  if (!fine) name_draft_share(compute, &error);
   free(cache);
   progress_end(&work.progress);
   if (interrupt_status()) return false; // nothing to report; the caller frees what was loaded
@@ -294,7 +306,11 @@ static compute_options draft_options(const compute_options *compute) {
   return own;
 }
 
-static bool draft_fits(const compute_options *compute, const setun_plan *plan) {
+// Whether the draft model is resident and leaves some of the device's memory, which is then the other's limit.
+static bool draft_fits(compute_options *compute, const setun_plan *plan) {
+  uint64_t limit = plan->device_budget;
+  compute->device_beside = plan->device_total;
+  if (!plan->streamed && limit) compute->device_memory = limit > plan->device_total ? limit - plan->device_total : 1;
   if (!plan->streamed) return true;
   failure("--draft: %s: expected a model that fits into memory together with the other, found one whose weights would "
           "be read for each pass",
@@ -325,7 +341,7 @@ bool plan_draft(const model_options *o, compute_options *compute) {
   own.memory = (uint64_t)1 << 60; // it stays in memory as a whole
   if (!plan_model(compute->draft, o, &own, &plan)) return false;
   compute->beside = plan.total - plan.process;
-  return true;
+  return draft_fits(compute, &plan);
 }
 
 bool open_synthetic_model(const setun_synthesis_params *synthesis, const model_options *o,

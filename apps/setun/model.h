@@ -76,7 +76,8 @@ typedef struct compute_options {
   uint32_t n_ctx;                      // context for the memory plan, set by commands; 0: the model's, at most 4096
   const setun_context_params *context; // the same for a context instead of a session; NULL: a session
   const setun_model *draft_model;      // loaded already, see open_draft
-  uint64_t beside;                     // additional bytes for the plan
+  uint64_t beside;                     // additional bytes for the plan,
+  uint64_t device_beside;              // of the device's memory: the draft model's
   experts_trace *trace;                // of the experts that tokens use; NULL: none
   const char *experts_state;           // --experts-state; NULL: none
   const char *experts_ahead;           // --experts-ahead; NULL: the library's choice

@@ -79,12 +79,13 @@ static double pass_seconds(const setun_plan *p, const limits *l, double hit_rate
 static setun_status measure(const char *path, const plan_options *o, const setun_plan *p, limits *l,
                             setun_error *error) {
   enum { BUFFER = 256 << 20, DISK = 512 << 20 };
+  setun_status s = SETUN_OK;
   l->ceilings.size = sizeof l->ceilings;
-  setun_status s =
-      setun_measure_ceilings(o->model.isa, (int)o->compute.threads, measuring_buffer(p, BUFFER), &l->ceilings, error);
+  if (!p->device_total) // whose memory and units are not measured
+    s = setun_measure_ceilings(o->model.isa, (int)o->compute.threads, measuring_buffer(p, BUFFER), &l->ceilings, error);
   if (s == SETUN_OK && p->streamed && path) s = setun_measure_disk(path, p->ring, DISK, &l->disk, error);
   if (s != SETUN_OK) return s;
-  l->decode = 1 / pass_seconds(p, l, hit_rate_uniform(p), 1);
+  l->decode = 1 / pass_seconds(p, l, hit_rate_uniform(p), 1); // infinite: unknown
   l->decode_zipf = 1 / pass_seconds(p, l, hit_rate_zipf(p), 1);
   l->prefill = p->n_batch / pass_seconds(p, l, hit_rate_uniform(p), p->n_batch);
   return s;
@@ -93,6 +94,25 @@ static setun_status measure(const char *path, const plan_options *o, const setun
 static void print_row(const char *what, uint64_t bytes, const char *remark) {
   char text[32];
   if (bytes) print_text("%-22s %12s  %s\n", what, format_bytes(bytes, text), remark);
+}
+
+// The share of a device with memory of its own.
+static void print_device(const setun_plan *p, const char *context, const char *batch) {
+  char text[32];
+  if (!p->device_total) return;
+  print_text("of the device's memory\n");
+  print_row("resident weights", p->resident, "in the device's order");
+  print_row("norms and scales", p->vectors, "");
+  print_row("rounding", p->device_rounding, "to the pieces that hold weights");
+  print_row("buffers", p->device_buffers, "two, for weights that are copied for each pass");
+  print_row("KV cache", p->cache, context);
+  print_row("activations", p->device_work, batch);
+  print_row("in all", p->device_total, "");
+  print_row("limit", p->device_budget, "--device-memory, or what is free");
+  print_row("least limit", p->device_least, "");
+  if (p->streamed && p->device_whole > p->device_budget)
+    print_text("%-22s %12s  %s\n", "for all weights", format_bytes(p->device_whole, text), "to stay on the device");
+  print_text("\n");
 }
 
 static void print_experts(const setun_plan *p, const limits *l) {
@@ -136,6 +156,7 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
   print_row("budget", p->budget, o->compute.memory ? "--memory" : "what is available, less a margin");
   print_row("least budget", p->least, "including what is left to the system, valid for another start");
   print_text("\n");
+  print_device(p, context, batch);
   if (p->streamed) {
     print_text("%s of the files' %s of weights are read from disk for each %s.\n", format_bytes(p->streamed, text),
                format_bytes(p->stored, context), p->n_experts_cached ? "token, except experts in the cache" : "pass");
@@ -150,6 +171,13 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
                format_bytes(p->rearranged, text));
   }
   print_experts(p, l);
+  if (p->device_total) {
+    print_text("How fast the device reads its memory and multiplies is not measured.");
+    if (l->disk > 0)
+      print_text(" The disk (%.2f GB/s) allows at most %.1f tokens/s in decode.", l->disk / 1e9, l->decode);
+    print_text("\n");
+    return;
+  }
   print_text("At most %.1f tokens/s in decode, %.0f in a prompt (", l->decode, l->prefill);
   if (l->disk > 0) print_text("disk %.2f GB/s, ", l->disk / 1e9);
   print_text("memory %.1f GB/s, %.0f G int8 multiply-adds/s)\n", l->ceilings.read_bytes_per_s / 1e9,
@@ -183,6 +211,13 @@ static void print_json(const setun_plan *p, const limits *l) {
                  {"rearranged_bytes_per_pass", p->rearranged},
                  {"bytes_per_token", p->token_bytes},
                  {"macs_per_token", p->token_macs},
+                 {"device_budget", p->device_budget},
+                 {"device_least", p->device_least},
+                 {"device_whole", p->device_whole},
+                 {"device_total", p->device_total},
+                 {"device_rounding", p->device_rounding},
+                 {"device_buffers", p->device_buffers},
+                 {"device_work", p->device_work},
                  {"context", p->n_ctx},
                  {"batch", p->n_batch}};
   print_text("{");
@@ -192,9 +227,9 @@ static void print_json(const setun_plan *p, const limits *l) {
   print_text("\"disk_read_gbs\": ");
   print_json_number(l->disk / 1e9);
   print_text(", \"read_bandwidth_gbs\": ");
-  print_json_number(l->ceilings.read_bytes_per_s / 1e9);
+  print_json_number(p->device_total ? NAN : l->ceilings.read_bytes_per_s / 1e9);
   print_text(", \"int8_peak_gmacs\": ");
-  print_json_number(l->ceilings.int8_macs_per_s / 1e9);
+  print_json_number(p->device_total ? NAN : l->ceilings.int8_macs_per_s / 1e9);
   print_text(", \"decode_tokens_per_s_at_most\": ");
   print_json_number(l->decode);
   print_text(", \"prefill_tokens_per_s_at_most\": ");

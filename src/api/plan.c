@@ -7,38 +7,45 @@
 #include <string.h>
 
 static setun_plan plan_of(const st_memory_plan *p) {
-  return (setun_plan){.budget = p->budget,
-                      .least = p->least,
-                      .total = st_memory_plan_total(p),
-                      .process = p->process,
-                      .vectors = p->vectors,
-                      .resident = p->resident,
-                      .rounding = p->rounding,
-                      .ring = p->ring,
-                      .packed = p->packed,
-                      .cache = p->cache,
-                      .work = p->work,
-                      .reserve = ST_MEMORY_RESERVE,
-                      .weights = p->all,
-                      .stored = p->stored,
-                      .streamed = p->streamed,
-                      .rearranged = p->rearranged,
-                      .token_bytes = p->token_bytes,
-                      .token_macs = p->token_macs,
-                      .n_layer = p->n_layer,
-                      .n_ctx = p->n_ctx,
-                      .n_batch = p->n_batch,
-                      .cache_pages = p->pages,
-                      .cache_states = p->states,
-                      .expert_cache = p->expert_area,
-                      .expert_token_bytes = st_expert_token_bytes(&p->experts),
-                      .n_experts_cached = p->experts.capacity,
-                      .n_experts = p->experts.n,
-                      .n_expert_layers = p->experts.n_layers,
-                      .n_experts_of_token = p->experts.used,
-                      .n_expert_deltas = p->experts.with_deltas ? p->experts.deltas.n : 0,
-                      .expert_delta_bytes = p->experts.with_deltas ? p->experts.deltas.bytes : 0,
-                      .n_ctx_most = p->n_ctx_most};
+  setun_plan plan = {.budget = p->budget,
+                     .least = p->least,
+                     .total = st_memory_plan_total(p),
+                     .process = p->process,
+                     .vectors = p->vectors,
+                     .resident = p->resident,
+                     .rounding = p->rounding,
+                     .ring = p->ring,
+                     .packed = p->packed,
+                     .cache = p->cache,
+                     .work = p->work,
+                     .reserve = ST_MEMORY_RESERVE,
+                     .weights = p->all,
+                     .stored = p->stored,
+                     .streamed = p->streamed,
+                     .rearranged = p->rearranged,
+                     .token_bytes = p->token_bytes,
+                     .token_macs = p->token_macs,
+                     .n_layer = p->n_layer,
+                     .n_ctx = p->n_ctx,
+                     .n_batch = p->n_batch,
+                     .cache_pages = p->pages,
+                     .cache_states = p->states,
+                     .expert_cache = p->expert_area,
+                     .expert_token_bytes = st_expert_token_bytes(&p->experts),
+                     .n_experts_cached = p->experts.capacity,
+                     .n_experts = p->experts.n,
+                     .n_expert_layers = p->experts.n_layers,
+                     .n_experts_of_token = p->experts.used,
+                     .n_expert_deltas = p->experts.with_deltas ? p->experts.deltas.n : 0,
+                     .expert_delta_bytes = p->experts.with_deltas ? p->experts.deltas.bytes : 0,
+                     .n_ctx_most = p->n_ctx_most};
+  if (!p->device_owns) return plan;
+  plan.device_budget = p->device_budget, plan.device_least = p->device_least, plan.device_whole = p->device_whole;
+  plan.device_total = st_memory_plan_device(p);
+  plan.device_rounding = st_memory_plan_device_rounding(p);
+  plan.device_buffers = st_memory_plan_device_buffers(p);
+  plan.device_work = p->session;
+  return plan;
 }
 
 // A `next` (st_next_fn) that makes the plan, an st_memory_plan, which is `context`.

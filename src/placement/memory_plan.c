@@ -442,6 +442,7 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
   } else {
     set_all(p, true);
   }
+  p->device_whole = st_memory_plan_device(p);
   if (fits(p)) return SETUN_OK;
   if (p->device_budget && p->device_budget < p->device_least) return fail_device(p, d, p->device_least, err);
   if (p->budget && p->budget < needed) {

@@ -99,7 +99,9 @@ typedef struct st_memory_plan {
   // Bytes.
   uint64_t budget;                  // 0: unknown
   uint64_t device_budget;           // of a device with memory of its own; 0: there is none, or it is unknown
+  bool device_owns;                 // there is a device with memory of its own
   uint64_t device_least;            // the smallest sufficient one
+  uint64_t device_whole;            // what it would take with all weights resident
   uint64_t process;                 // the process's memory when the plan was made
   uint64_t vectors;                 // norms, biases, scales, adapters
   uint64_t cache;                   // keys and values, and attention's scratch
@@ -130,12 +132,19 @@ static inline uint64_t st_memory_plan_total(const st_memory_plan *p) {
          p->expert_area;
 }
 
-// What a device with memory of its own takes of it: weights, in pieces of which the last is not full
-// and of others a sixteenth at most is unused; two buffers with
-// room for four of the largest codes that are copied to them (src/backend/vulkan); the cache and activations.
-static inline uint64_t st_memory_plan_device(const st_memory_plan *p) {
+// What a device with memory of its own takes of it, in addition to resident weights, vectors, the cache and
+// activations. Weights are in pieces of which the last is not full, and of others a sixteenth at most is unused; two
+// buffers have room for four of the largest codes that are copied to them (src/backend/vulkan).
+static inline uint64_t st_memory_plan_device_rounding(const st_memory_plan *p) {
   const uint64_t piece = 64 << 20, least = 1 << 20, kept = p->resident + p->vectors;
-  return kept + kept / 15 + (kept / 8 < piece ? kept / 8 : piece) + least + 2 * 4 * p->copied + p->cache + p->session;
+  return kept / 15 + (kept / 8 < piece ? kept / 8 : piece) + least;
+}
+static inline uint64_t st_memory_plan_device_buffers(const st_memory_plan *p) {
+  return 2 * 4 * p->copied;
+}
+static inline uint64_t st_memory_plan_device(const st_memory_plan *p) {
+  return p->resident + p->vectors + st_memory_plan_device_rounding(p) + st_memory_plan_device_buffers(p) + p->cache +
+         p->session;
 }
 
 // The default budget: what the process has plus what is available, less a margin for others, since the system's figure

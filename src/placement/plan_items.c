@@ -334,8 +334,8 @@ setun_status st_plan_memory(st_loader *l) {
   p->budget = l->o->memory;
   if (!p->budget && available != UINT64_MAX) p->budget = st_default_budget(resident, available);
   const st_backend *b = l->m->backend;
-  bool own = b->own_memory(l->m->device, &p->device_budget);
-  if (!own && l->o->device_memory) {
+  p->device_owns = b->own_memory(l->m->device, &p->device_budget);
+  if (!p->device_owns && l->o->device_memory) {
     return st_fail(l->err, SETUN_ERROR_ARGUMENT,
                    "device_memory: expected a device with memory of its own, found %s, which takes `memory`", b->name);
   }

@@ -77,6 +77,28 @@ class DeviceTest(FolderCase):
         self.assertEqual(counted["buffers_made"], 0)
         self.fails(1, *command, "--device-memory", "64M", mentions=["device_memory", "cpu"])
 
+    def test_plan_of_a_device(self):
+        """The plan's limits are those that loading keeps to; a draft model has its share of the one limit."""
+        context = ("-c", 256, "-b", 16, "--device", self.names[0])
+        plan = json.loads(self.good("plan", TALES, *context, "--json"))
+        parts = ("resident", "vectors", "cache", "device_rounding", "device_buffers", "device_work")
+        self.assertEqual(plan["device_total"], sum(plan[p] for p in parts))
+        self.assertEqual(plan["device_whole"], plan["device_total"])
+        self.assertLess(plan["device_least"], plan["device_whole"])
+        self.assertIsNone(plan["read_bandwidth_gbs"])
+        least, whole = (str((plan[p] + (1 << 20) - 1) >> 20) + "M" for p in ("device_least", "device_whole"))
+        self.assertEqual(json.loads(self.good("plan", TALES, *context, "--device-memory", whole, "--json"))["device_buffers"], 0)
+        table = self.good("plan", TALES, *context, "--device-memory", least).decode()
+        for row in ("of the device's memory", "for weights that are copied for each pass", "limit", "for all weights"):
+            self.assertIn(row, table)
+        draft = (*context, "--draft", TALES, "--device-memory")
+        both = str((2 * plan["device_whole"] + (1 << 20) - 1) >> 20) + "M"
+        run = ("run", TALES, *PROMPT, "-n", 8, "--ids", "-c", 256, "-b", 16)
+        self.assertEqual(self.good(*run, "--device", self.names[0], "--draft", TALES, "--device-memory", both),
+                         self.good(*run))
+        self.fails(1, "plan", TALES, *draft, whole, mentions=["of it for --draft", "of the device's memory", "at least"])
+        self.fails(1, *run[:-4], *draft, least, mentions=["--draft", "would be read for each pass"])
+
     def test_a_device_that_is_not_there(self):
         self.fails(1, "run", TALES, *PROMPT, "--device", "vulkan:99", mentions=["vulkan:99", "setun devices"])
 

@@ -136,7 +136,8 @@ class ChatTest(Case):
 INSPECT = ["file", "container", "parts", "architecture", "weights", "tensors", "bytes", "formats", "metadata", "notices"]
 PLAN = ["held", "resident", "vectors", "rounding", "ring", "packed", "cache", "cache_pages", "cache_states", "work", "process", "total", "memory_planned",
         "budget", "memory_budget", "least", "reserve", "weights", "stored", "streamed_bytes_per_pass",
-        "rearranged_bytes_per_pass", "bytes_per_token", "macs_per_token", "context", "batch", "disk_read_gbs",
+        "rearranged_bytes_per_pass", "bytes_per_token", "macs_per_token", "device_budget", "device_least", "device_whole", "device_total",
+        "device_rounding", "device_buffers", "device_work", "context", "batch", "disk_read_gbs",
         "read_bandwidth_gbs", "int8_peak_gmacs", "decode_tokens_per_s_at_most", "prefill_tokens_per_s_at_most",
         "expert_cache", "expert_bytes_per_token", "experts", "experts_cached", "expert_hit_rate_uniform",
         "expert_hit_rate_zipf", "decode_tokens_per_s_at_most_zipf", "expert_deltas", "expert_delta_bytes"]
