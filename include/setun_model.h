@@ -196,13 +196,16 @@ typedef struct setun_stream_stats {
   uint64_t expert_hits;    /* experts that a pass needed in a layer: those in the cache, */
   uint64_t expert_misses;  /* and those that had to be read */
   const char *expert_rule; /* which expert is replaced: "lru", the one that was used least recently, or "score", the one
-                              that the fewest recent tokens used; NULL: experts are not cached */
+                              that the fewest recent tokens used, or "next", the one whose next use is expected last by
+                              its score and the order of layers; NULL: experts are not cached */
   uint64_t experts_prefetched; /* experts that were read before a layer wanted them, see experts_ahead */
   uint64_t prefetch_hits;      /* of expert_hits: those that had been read so */
   double prefetch_recall[4];   /* the fraction of used experts that were predicted 1, 2, 3, 4 layers ahead; NAN: not
                                   known */
   uint64_t expert_deltas;      /* of the experts read: those made from another one with a delta, */
   uint64_t expert_delta_bytes; /* and the bytes of these deltas */
+  uint64_t experts_in_turn;    /* experts that were read before their layer's router had chosen, in passes over many
+                                  tokens that used nearly all experts of the layer before; those used count as misses */
 } setun_stream_stats;
 
 /* Any thread may call it, also while others compute. Zeros where all weights are resident, and in a forked child. */

@@ -2,9 +2,9 @@
 """Replays a routing trace (`setun run MODEL --trace FILE`) against caches of experts of any capacity.
 
 Rules, by the expert that they replace: lru, the one that was used longest ago; lfu, the one that the fewest tokens used;
-score, the one whose next use is expected last, by how many layers lie before its own and by score = 0.999 score + 0.001
-selected, for each token; setun, that of lru or score, whichever had more hits recently, as
-src/placement/expert_policy.c decides; belady, the one that is needed again last, which no rule that does not know the
+score, the one with the lowest score = 0.999 score + 0.001 selected, for each token; next, the one whose next use is expected
+last, by its score and by how many layers lie before its own; setun, that of lru, score or next, whichever had the most hits
+recently, as src/placement/expert_policy.c decides; belady, the one that is needed again last, which no rule that does not know the
 future can surpass. What a layer needs in one pass stays until it has been computed.
 
 Prints the exponent s of the experts' use by rank, with which it fits Zipf's law best, and the hit rate of each rule by
@@ -15,8 +15,9 @@ import json
 import math
 import sys
 
-RULES = ("lru", "lfu", "score", "setun", "belady")
+RULES = ("lru", "lfu", "score", "next", "setun", "belady")
 KEPT = 0.999
+EVEN_TOKENS = 100
 NEVER = 1 << 60
 
 
@@ -25,14 +26,14 @@ class TraceError(Exception):
 
 
 def read_trace(path):
-    """The numbers of layers and of experts in each, and the demands: (begins a pass, tokens, [(expert, tokens of it)])."""
+    """The numbers of layers, of experts in each and of those that a token uses, and the demands: (begins a pass, tokens, [(expert, tokens of it)])."""
     demands, last, counts = [], None, {}
     with open(path, encoding="utf-8") as file:
         head = file.readline().split()
         if head[:2] != ["setun-experts", "1"]:
             raise TraceError(f"{path}: expected a trace of experts, version 1, found {' '.join(head)[:40]!r}")
         facts = dict(word.split("=") for word in head[2:])
-        layers, experts = int(facts["layers"]), int(facts["experts"])
+        layers, experts, of_token = (int(facts[name]) for name in ("layers", "experts", "used"))
         for number, line in enumerate(file, 2):
             layer, tokens, *wanted = line.split()
             layer, used = int(layer), []
@@ -46,7 +47,7 @@ def read_trace(path):
             row = counts.setdefault(layer, [0] * experts)
             for expert, count in used:
                 row[expert % experts] += count
-    return layers, experts, demands, counts
+    return layers, experts, of_token, demands, counts
 
 
 def zipf_exponent(counts, used):
@@ -126,9 +127,10 @@ class Cache:
 class Scores:
     """How often experts are used, with older tokens counting less, and when each is expected to be used again."""
 
-    def __init__(self, layers, experts):
+    def __init__(self, layers, experts, of_token):
         self.layers, self.experts, self.scale, self.seen, self.each, self.passes = layers, experts, 1.0, 0.0, 0.0, 0
-        self.scores, self.due = [0.0] * (layers * experts), [0] * layers
+        self.even = (1 - KEPT) * EVEN_TOKENS * of_token / experts
+        self.scores, self.due = [0.0] * (layers * experts), [layers + layer for layer in range(layers)]
 
     def begin(self, tokens):
         faded = KEPT ** tokens
@@ -144,7 +146,8 @@ class Scores:
         self.scores[expert] += self.each * selected
 
     def next_use(self, expert):
-        return self.due[expert // self.experts] + self.layers * self.seen * self.scale / self.scores[expert]
+        share = self.scale * (self.seen + (1 - KEPT) * EVEN_TOKENS) / (self.scores[expert] + self.scale * self.even)
+        return self.due[expert // self.experts] + self.layers * share
 
 
 class Ordered:
@@ -165,14 +168,15 @@ class Ordered:
         self.used[expert] = clock
 
 
-def replay(layers, experts, demands, after, capacity):
+def replay(layers, experts, of_token, demands, after, capacity):
     """The hit rate by rule."""
     n = layers * experts
     caches = {rule: Cache(capacity) for rule in ("lru", "lfu", "belady")}
-    counts, clock, scores = [0] * n, 0, Scores(layers, experts)
+    counts, clock, scores = [0] * n, 0, Scores(layers, experts, of_token)
     rules = {"lru": lambda free, used: min(free, key=used.get),
-             "score": lambda free, used: max(free, key=lambda e: (scores.next_use(e), -used[e]))}
-    by_score, ours, choice = Ordered(capacity), Ordered(capacity), Choice(n)
+             "score": lambda free, used: min(free, key=lambda e: (scores.scores[e], used[e])),
+             "next": lambda free, used: max(free, key=lambda e: (scores.next_use(e), -used[e]))}
+    ordered, choice = {rule: Ordered(capacity) for rule in ("score", "next", "setun")}, Choice(n)
     for place, (begins, tokens, used) in enumerate(demands):
         pinned = {expert for expert, _ in used}
         if begins:
@@ -185,32 +189,31 @@ def replay(layers, experts, demands, after, capacity):
             caches["lru"].use(expert, (clock,), pinned)
             caches["lfu"].use(expert, (counts[expert], clock), pinned)
             caches["belady"].use(expert, (-later,), pinned)
-            by_score.use(expert, clock, pinned, rules["score"])
-            ours.use(expert, clock, pinned, rules[choice.rule])
+            for rule, cache in ordered.items():
+                cache.use(expert, clock, pinned, rules[choice.rule if rule == "setun" else rule])
             scores.add(expert, selected)
-            choice.count({"lru": caches["lru"].hits, "score": by_score.hits})
-    rates = {rule: cache.hits / max(cache.wanted, 1) for rule, cache in caches.items()}
-    rates |= {rule: cache.hits / max(cache.wanted, 1) for rule, cache in (("score", by_score), ("setun", ours))}
+            choice.count({"lru": caches["lru"].hits, "score": ordered["score"].hits, "next": ordered["next"].hits})
+    rates = {rule: cache.hits / max(cache.wanted, 1) for rule, cache in (caches | ordered).items()}
     return {rule: rates[rule] for rule in RULES}
 
 
 class Choice:
-    """The one of the two other rules that recently had more hits."""
+    """The one of three rules that recently had the most hits."""
 
     def __init__(self, n):
-        self.fade, self.rule = 1 - 1 / (16 * n + 2000), "score"
-        self.late, self.before = {"lru": 0.0, "score": 0.0}, {"lru": 0, "score": 0}
+        self.fade, self.rule = 1 - 1 / (16 * n + 2000), "next"
+        self.late, self.before = dict.fromkeys(("lru", "score", "next"), 0.0), dict.fromkeys(("lru", "score", "next"), 0)
 
     def count(self, hits):
         for rule in self.late:
             self.late[rule] = self.late[rule] * self.fade + (hits[rule] - self.before[rule])
         self.before = hits
-        other = "score" if self.rule == "lru" else "lru"
-        if self.late[other] > self.late[self.rule] * 1.005 + 1:
-            self.rule = other
+        best = max(self.late, key=self.late.get)
+        if self.late[best] > self.late[self.rule] * 1.005 + 1:
+            self.rule = best
 
 
-COLORS = {"lru": "#1f77b4", "lfu": "#2ca02c", "score": "#ff7f0e", "setun": "#d62728", "belady": "#7f7f7f"}
+COLORS = {"lru": "#1f77b4", "lfu": "#2ca02c", "score": "#ff7f0e", "next": "#9467bd", "setun": "#d62728", "belady": "#7f7f7f"}
 
 
 def draw(path, n, results):
@@ -243,13 +246,12 @@ def main():
     parser.add_argument("--svg", metavar="FILE", help="draw the hit rates")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    layers, experts, demands, counts = read_trace(options.trace)
+    layers, experts, of_token, demands, counts = read_trace(options.trace)
     n = layers * experts
-    used = round(sum(sum(row) for row in counts.values()) / max(1, sum(d[1] for d in demands)))
-    exponent = zipf_exponent(counts, used) if counts and 0 < used < n // len(counts) else None
+    exponent = zipf_exponent(counts, of_token) if counts and 0 < of_token < experts else None
     after = next_uses(demands)
     capacities = sorted(set(options.capacity or (max(1, n * tenth // 10) for tenth in range(1, 11))))
-    results = [(capacity, replay(layers, experts, demands, after, capacity)) for capacity in capacities]
+    results = [(capacity, replay(layers, experts, of_token, demands, after, capacity)) for capacity in capacities]
     if options.svg:
         draw(options.svg, n, results)
     if options.json:

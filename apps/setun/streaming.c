@@ -28,6 +28,7 @@ streaming_report make_streaming_report(const setun_model *model, const setun_str
   r.stats.prefetch_hits -= since->prefetch_hits;
   r.stats.expert_deltas -= since->expert_deltas;
   r.stats.expert_delta_bytes -= since->expert_delta_bytes;
+  r.stats.experts_in_turn -= since->experts_in_turn;
   double passes = r.stats.passes_s, compute = passes - r.stats.waited_s;
   if (!r.plan.streamed || !r.stats.bytes) return r;
   r.disk_after = measure_disk(model);
@@ -80,6 +81,11 @@ void print_expert_report(const setun_model *model) {
             format_bytes(stats.expert_delta_bytes / stats.expert_deltas, bytes),
             format_bytes(plan.expert_token_bytes / plan.n_expert_layers / plan.n_experts_of_token, whole));
   }
+  if (stats.experts_in_turn) {
+    fprintf(stderr,
+            "%-8s %llu read in order, before they were requested, because nearly all of the layer before were\n", "",
+            (unsigned long long)stats.experts_in_turn);
+  }
   if (!stats.experts_prefetched) return;
   fprintf(stderr,
           "%-8s %llu read before they were requested, %llu of them used; predicted of those used, by layers ahead:", "",
@@ -110,6 +116,7 @@ void print_streaming_json(const streaming_report *r) {
              (unsigned long long)r->stats.expert_misses);
   print_text("\"experts_prefetched\": %llu, \"prefetch_hits\": %llu, ", (unsigned long long)r->stats.experts_prefetched,
              (unsigned long long)r->stats.prefetch_hits);
+  print_text("\"experts_in_turn\": %llu, ", (unsigned long long)r->stats.experts_in_turn);
   print_text("\"expert_deltas\": %llu, \"expert_delta_bytes\": %llu, ", (unsigned long long)r->stats.expert_deltas,
              (unsigned long long)r->stats.expert_delta_bytes);
 }

@@ -111,7 +111,8 @@ setun_status setun_model_get_stream_stats(const setun_model *model, setun_stream
                                  .experts_prefetched = s.prefetched,
                                  .prefetch_hits = s.prefetch_hits,
                                  .expert_deltas = s.deltas,
-                                 .expert_delta_bytes = s.delta_bytes};
+                                 .expert_delta_bytes = s.delta_bytes,
+                                 .experts_in_turn = s.experts_in_turn};
     memcpy(found.prefetch_recall, s.recall, sizeof found.prefetch_recall);
   }
   return ST_FILL(stats, &found);

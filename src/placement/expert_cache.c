@@ -237,7 +237,9 @@ setun_status st_expert_cache_open(st_expert_cache *c, setun_error *err) {
   }
   c->slots = st_calloc(c->n_slots, sizeof *c->slots);
   if (!c->slots) return st_fail_memory(err, "the cache of experts");
-  setun_status s = st_expert_policy_new(c->model->h.n_layer, c->n_expert, c->n_slots, &c->policy, err);
+  setun_status s =
+      st_expert_policy_new(c->model->h.n_layer, c->n_expert, c->model->h.n_expert_used, c->n_slots, &c->policy, err);
+  if (s == SETUN_OK) c->rule = st_expert_policy_rule(c->policy);
   if (s == SETUN_OK) s = open_stream(c, err);
   return s == SETUN_OK && p->deltas.n ? open_deltas(c, err) : s;
 }
@@ -744,7 +746,7 @@ st_expert_stats st_expert_cache_get_stats(const st_expert_cache *c) {
   stats.in_turn = c->in_turn;
   memcpy(stats.recall, c->recall, sizeof stats.recall);
   stats.packed_s = c->packed_s;
-  stats.rule = c->rule == ST_EXPERTS_BY_LRU ? "lru" : "score";
+  stats.rule = st_expert_rule_name(c->rule);
   pthread_mutex_unlock(lock);
   return stats;
 }

@@ -61,7 +61,7 @@ typedef struct st_expert_stats {
   uint64_t in_turn;                     // read before a layer needed them because the layer before used nearly all
   double recall[ST_PREFETCH_DISTANCES]; // see st_expert_prefetch_recall
   double packed_s;                      // time for converting matrices to the device's order
-  const char *rule;                     // which experts are replaced now: "lru" or "score"
+  const char *rule;                     // see st_expert_rule_name
 } st_expert_stats;
 st_expert_stats st_expert_cache_get_stats(const st_expert_cache *cache);
 // The hits and misses of one layer.

@@ -138,7 +138,7 @@ static void use(replayed *c, rule by, int expert, int capacity) {
     for (int i = 0; i < c->n; i++) {
       if (!c->pinned[c->cache[i]] && (at < 0 || is_before(c, by, c->cache[i], c->cache[at]))) at = i;
     }
-    assert_true(at >= 0);
+    if (at < 0) return; // all are needed now: it is read and not kept
     c->in[c->cache[at]] = false;
   } else {
     c->n++;
@@ -152,7 +152,7 @@ static double replay(const trace *t, rule by, int capacity) {
   static replayed c;
   setun_error err;
   memset(&c, 0, sizeof c);
-  assert_int_equal(st_expert_policy_new(LAYERS, EXPERTS, (uint32_t)capacity, &c.policy, &err), SETUN_OK);
+  assert_int_equal(st_expert_policy_new(LAYERS, EXPERTS, USED, (uint32_t)capacity, &c.policy, &err), SETUN_OK);
   for (int d = 0; d < t->n_demands; d++) {
     const demand *m = &t->demands[d];
     if (m->begins) st_expert_policy_pass(c.policy, (uint32_t)m->tokens);
@@ -184,7 +184,7 @@ static void check_capacity(const trace_kind *k, const trace *t, int capacity) {
 static void policy(void **state) {
   (void)state;
   static trace t;
-  static const int capacities[] = {40, 128, 200};
+  static const int capacities[] = {8, 16, 31, 32, 40, 128, 200}; // a token uses 32
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
     make_trace(&kinds[k], &t);
     for (size_t i = 0; i < sizeof capacities / sizeof *capacities; i++) check_capacity(&kinds[k], &t, capacities[i]);
@@ -199,7 +199,7 @@ static void wanted_together(void **state) {
   enum { RARE = 63, TOKENS = 3000, BLOCK = 20, BLOCKS = 15 };
   st_expert_policy *p = NULL;
   setun_error err;
-  assert_int_equal(st_expert_policy_new(1, 64, 3, &p, &err), SETUN_OK);
+  assert_int_equal(st_expert_policy_new(1, 64, 2, 3, &p, &err), SETUN_OK);
   for (uint32_t i = 0; i < TOKENS; i++) {
     uint32_t first = i / BLOCK % BLOCKS * 4 + i % 5 % 2 * 2, n = i % 5 == 4 ? 1 : 2;
     const uint32_t wanted[] = {n == 1 ? RARE : first, first + 1};
@@ -211,15 +211,15 @@ static void wanted_together(void **state) {
   st_expert_policy_free(p);
 }
 
-// By score, of experts used equally often the one whose layer was reached last is replaced first, and one that every
-// fourth token uses before all of them, though its layer comes next.
+// By the next use, of experts used equally often the one whose layer was reached last is replaced first, and one that
+// every fourth token uses before all of them, though its layer comes next.
 static void order_of_layers(void **state) {
   (void)state;
   enum { LAYER = 4, EACH = 3 };
   st_expert_policy *p = NULL;
   setun_error err;
-  assert_int_equal(st_expert_policy_new(LAYER, EACH, LAYER * EACH, &p, &err), SETUN_OK);
-  assert_int_equal(st_expert_policy_rule(p), ST_EXPERTS_BY_SCORE);
+  assert_int_equal(st_expert_policy_new(LAYER, EACH, 2, LAYER * EACH, &p, &err), SETUN_OK);
+  assert_int_equal(st_expert_policy_rule(p), ST_EXPERTS_BY_NEXT_USE);
   for (uint32_t token = 0; token < 100; token++) {
     st_expert_policy_pass(p, 1);
     for (uint32_t l = 0; l < (token == 99 ? 2 : LAYER); l++) { // the last pass has reached layer 1
