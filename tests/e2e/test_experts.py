@@ -74,6 +74,18 @@ class ExpertsTest(Case):
                         self.assertEqual(got.stdout, expected, got.stderr)
                         self.assertRegex(got.stderr.decode(), r"of 64 experts fit into the cache, which held \d+ of \d+ requested")
 
+    def test_prompts_read_in_order(self):
+        """A prompt uses nearly all experts, so those of the next layer are read without waiting for its router; a token alone does not."""
+        model, memory = self.models["t16"], self.plan(self.models["t16"], "1G")["least"]
+        found = []
+        for args in (ARGS, ("-p", "a", "-n", 24, "--temp", 0, "--ignore-eos")):
+            got = setun("run", model, *args, *SMALL, "-t", 1, "--memory", memory, "--ids", "--verbose")
+            self.assertEqual(got.returncode, 0, got.stderr)
+            self.assertRegex(got.stderr.decode(), r"experts  hits of those requested, by layer \(slots by (lru|score|next)\)")
+            found.append(re.findall(r" (\d+) read in order, before they were requested", got.stderr.decode()))
+        self.assertEqual([len(numbers) for numbers in found], [1, 0])
+        self.assertGreater(int(found[0][0]), 0)
+
     def test_trace(self):
         trace, plot = (os.path.join(self.folder, name) for name in ("trace", "plot.svg"))
         self.good("run", self.models["t16"], *ARGS, "--ids", "--trace", trace)
@@ -92,7 +104,7 @@ class ExpertsTest(Case):
         got = json.loads(result.stdout)
         self.assertEqual(got["experts"], 64)
         for rates in got["hit_rates"]:
-            for rule in ("lru", "lfu", "score", "setun"):
+            for rule in ("lru", "lfu", "score", "next", "setun"):
                 self.assertLessEqual(rates[rule], rates["belady"] + 1e-9, rates)
         self.assertEqual(xml.etree.ElementTree.parse(plot).getroot().tag, "{http://www.w3.org/2000/svg}svg")
 
