@@ -149,6 +149,7 @@ void st_attend_run(const st_kernels *k, const st_attend *a, void *scratch, float
     const st_attend_part part = {.index = index,
                                  .fetched = index > parts.first,
                                  .next_k = index + 1 < parts.last ? a->k : NULL,
+                                 .next_v = a->v,
                                  .next_index = index + 1,
                                  .queries = queries,
                                  .scores = m.scores,

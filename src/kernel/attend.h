@@ -58,7 +58,7 @@ static inline st_attend_codes st_attend_codes_from(const st_attend_codes *c, siz
 struct st_attend_part {
   size_t index;                   // keys [index * ST_PART, (index + 1) * ST_PART)
   bool fetched;                   // the thread has prefetched the keys
-  const uint8_t *next_k;          // what it computes next: a head's keys in page 0, like `k`; NULL: nothing
+  const uint8_t *next_k, *next_v; // what it computes next: a head's blocks in page 0, like `k`, `v`; NULL: nothing
   size_t next_index;              // and the part of them
   const st_attend_codes *queries; // of st_attend_prepare; NULL where keys are numbers
   float *scores;                  // scratch [queries][ST_SCORES]

@@ -520,11 +520,10 @@ static void attend_heads(const attend_job *j, int thread, uint32_t token, uint32
   }
   st_attend heads = heads_of(j, token, n, first, last);
   uint32_t position = (uint32_t)heads.n_keys - 1;
-  if (has_sinks(j, position) || has_far(j, position)) {
+  if (has_sinks(j, position) || has_far(j, position))
     attend_rotated(j, thread, &heads, token, first);
-  } else {
+  else
     st_attend_run(j->q->kernels, &heads, scratch_of(j, thread), attended(j, token, first));
-  }
 }
 
 // One token: each thread takes a run of query heads. Where two threads share a KV head, both process it at the same
@@ -594,13 +593,13 @@ static attend_unit unit_of(const attend_job *j, size_t i) {
 
 static void attend_parts_part(void *context, int index, int threads) {
   attend_job *j = context;
-  size_t begin, end, next = SIZE_MAX, prepared = SIZE_MAX; // next: the unit after the last one; prepared: the band
-  uint32_t wide = j->band * j->heads;                      // query heads of a band
+  size_t begin, end, own, own_end, next = SIZE_MAX, prepared = SIZE_MAX; // next: prefetched unit; prepared: band
+  uint32_t wide = j->band * j->heads;                                    // query heads of a band
   st_attend_memory m;
-  (void)threads;
+  st_pool_share(j->args->n_head / j->heads * (j->parts.last - j->parts.first), 1, index, threads, &own, &own_end);
   while (st_pool_take(j->q->pool, index, 1, &begin, &end)) {
     for (size_t i = begin; i < end; i++) {
-      attend_unit unit = unit_of(j, i), then = unit_of(j, i + 1); // `then` is this thread's, unless another steals it
+      const attend_unit unit = unit_of(j, i), then = unit_of(j, i + 1);
       const st_attend heads = heads_of(j, 0, 1, unit.first, unit.first + j->heads);
       const st_attend all = heads_of(j, 0, 1, (uint32_t)unit.band * wide, (uint32_t)(unit.band + 1) * wide);
       if (unit.band != prepared) {
@@ -611,11 +610,12 @@ static void attend_parts_part(void *context, int index, int threads) {
       st_attend_codes codes = m.row ? st_attend_codes_from(&m.codes, unit.first % wide) : m.codes;
       st_attend_part part = {
           .index = unit.part, .fetched = i == next, .queries = m.row ? &codes : NULL, .scores = m.scores};
-      if (then.first < j->args->n_head) {
-        part.next_k = heads_of(j, 0, 1, then.first, then.first + j->heads).k, part.next_index = then.part;
+      if (i + 1 < end || (i >= own && i + 1 < own_end)) { // `then` was dealt to this thread
+        const st_attend its = heads_of(j, 0, 1, then.first, then.first + j->heads);
+        part.next_k = its.k, part.next_v = its.v, part.next_index = then.part;
       }
       part.out = partial_of(j, part.index, unit.first, &part.state);
-      next = i + 1;
+      next = part.next_k ? i + 1 : SIZE_MAX;
       j->q->kernels->attend(&heads, &part);
       if (atomic_fetch_sub(&j->q->parts_left[unit.first], 1) == 1) merge_parts(j, &heads, unit.first);
     }

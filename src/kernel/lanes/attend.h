@@ -162,14 +162,28 @@ LANES_INLINE size_t lanes_greatest(size_t a, size_t b) {
   return a > b ? a : b;
 }
 
-// The pages of the keys that a part may have.
-LANES_INLINE const uint32_t *lanes_pages(const st_attend *a, const st_attend_part *p) {
-  return a->pages + p->index * (ST_PART / ST_KEYS);
-}
+// A part, and what holds for all of its blocks.
+typedef struct {
+  const st_attend *a;
+  const st_attend_part *p;
+  const uint32_t *pages;         // of the keys that the part may have
+  size_t key_bytes, value_bytes; // of a block
+  uint32_t key_bits, value_bits;
+  bool few;  // queries: what is read next is prefetched
+  bool half; // of the next part's keys are prefetched with factors, half with values; otherwise all with values
+} lanes_part;
 
-LANES_INLINE lanes_block lanes_block_of(const st_attend *a, const uint8_t *in_page_0, uint32_t page, bool keys) {
-  return (lanes_block){in_page_0 + page * a->page_bytes,
-                       st_kv_block_bytes(keys ? a->keys : a->values, keys, a->head_dim)};
+LANES_INLINE lanes_part lanes_part_of(const st_attend *a, const st_attend_part *p, bool few) {
+  const bool whole = p->next_k && (p->next_index + 1) * ST_PART <= a->n_keys;
+  return (lanes_part){.a = a,
+                      .p = p,
+                      .pages = a->pages + p->index * (ST_PART / ST_KEYS),
+                      .key_bytes = st_kv_block_bytes(a->keys, true, a->head_dim),
+                      .value_bytes = st_kv_block_bytes(a->values, false, a->head_dim),
+                      .key_bits = st_kv_format_of(a->keys)->key_bits,
+                      .value_bits = st_kv_format_of(a->values)->value_bits,
+                      .few = few,
+                      .half = few && whole && st_kv_is_codes(a->values)};
 }
 
 // Scores of n queries for those keys of the block at j that at least one of them sees, and for others in the same
@@ -191,9 +205,9 @@ LANES_INLINE void lanes_block_scores(const st_attend *a, const lanes_query *q, s
 }
 
 // The same for keys that are codes.
-LANES_INLINE void lanes_block_code_scores(const st_attend *a, const st_attend_codes *codes, const lanes_query *q,
-                                          size_t n, size_t j, const uint8_t *block, const uint8_t *next,
-                                          lanes_block ahead) {
+LANES_INLINE void lanes_block_code_scores(const lanes_part *t, const lanes_query *q, size_t n, size_t j,
+                                          const uint8_t *block, const uint8_t *next, lanes_block ahead) {
+  const st_attend_codes *codes = t->p->queries;
   size_t first = lanes_greatest(q[0].first, j), last = lanes_least(q[n - 1].last, j + ST_KEYS);
   if (first >= last) return;
   lanes_code_keys keys = {.block = block,
@@ -202,7 +216,7 @@ LANES_INLINE void lanes_block_code_scores(const st_attend *a, const st_attend_co
                           .columns = codes->columns,
                           .first = (first - j) / ST_GROUP * ST_GROUP,
                           .last = last - j,
-                          .bits = st_kv_format_of(a->keys)->key_bits};
+                          .bits = t->key_bits};
   for (size_t i = 0; i < n; i++) {
     keys.codes[i] = codes->codes + q[i].index * codes->row_bytes, keys.sums[i] = codes->sums[q[i].index];
     keys.scales[i] = codes->scales[q[i].index], keys.out[i] = q[i].scores + j;
@@ -210,10 +224,55 @@ LANES_INLINE void lanes_block_code_scores(const st_attend *a, const st_attend_co
   lanes_all_code_keys(&keys, n);
 }
 
+// One line of each 4 KiB, long before the others are prefetched: these would wait for the translation of addresses, or
+// be dropped. In a virtual machine pages can be that small even where its own are larger.
+LANES_INLINE void lanes_translate(lanes_block b) {
+  enum { PAGE = 4096 };
+  for (size_t at = 0; at < b.bytes; at += PAGE) __builtin_prefetch(b.from + at, 0, 2);
+}
+
+// The blocks at key j of the part that the thread computes next; nothing where there are none.
+LANES_INLINE bool lanes_next_page(const lanes_part *t, size_t j, size_t *page) {
+  size_t then = t->p->next_index * ST_PART + j;
+  if (!t->few || !t->p->next_k || then >= t->a->n_keys) return false;
+  *page = t->a->pages[then / ST_KEYS] * t->a->page_bytes;
+  return true;
+}
+LANES_INLINE lanes_block lanes_next_keys(const lanes_part *t, size_t j) {
+  size_t page;
+  return lanes_next_page(t, j, &page) ? (lanes_block){t->p->next_k + page, t->key_bytes} : (lanes_block){0};
+}
+LANES_INLINE lanes_block lanes_next_values(const lanes_part *t, size_t j) {
+  size_t page;
+  return lanes_next_page(t, j, &page) ? (lanes_block){t->p->next_v + page, t->value_bytes} : (lanes_block){0};
+}
+
+// Keys of the next part that are prefetched while factors are computed and become codes: two blocks, a few lines a
+// step. Multiplying values takes a quarter of the time, too little for all keys.
+typedef struct {
+  lanes_block blocks[2];
+  size_t line, each; // line: of both
+} lanes_lines;
+
+LANES_INLINE lanes_lines lanes_lines_of(const lanes_part *t, size_t j, size_t steps) {
+  lanes_lines l = {0};
+  if (t->half) l = (lanes_lines){.blocks = {lanes_next_keys(t, j), lanes_next_keys(t, j + ST_KEYS)}};
+  l.each = (2 * (l.blocks[0].bytes / 64) + steps - 1) / steps;
+  return l;
+}
+
+LANES_INLINE void lanes_fetch_lines(lanes_lines *l) {
+  size_t lines = l->blocks[0].bytes / 64;
+  for (size_t i = 0; i < l->each && l->line < 2 * lines; i++, l->line++) {
+    size_t second = l->line >= lines;
+    __builtin_prefetch(l->blocks[second].from + 64 * (l->line - second * lines), 0, 2);
+  }
+}
+
 // The softmax without its division, of n queries (at most LANES_SLAB) that see the same keys: scores in place become
 // e^(score - largest), of all scores and the query's sink. Several at once, since the steps of each depend on one
 // another.
-LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks) {
+LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks, lanes_lines *ahead) {
   float *scores[LANES_SLAB], sink[LANES_SLAB];
   vf most[LANES_SLAB], sum[LANES_SLAB], p[LANES_SLAB];
   size_t keys = q->last - q->first;
@@ -233,6 +292,7 @@ LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks) {
   for (size_t j = 0; j < keys; j += 16) {
     LANES_EACH_QUERY p[i] = vf_sub(vf_load(scores[i] + j), most[i]);
     lanes_exps(p, n);
+    lanes_fetch_lines(ahead);
     LANES_EACH_QUERY {
       vf_store(scores[i] + j, p[i]);
       sum[i] = vf_add(sum[i], j + 16 <= keys ? p[i] : vf_load_n(scores[i] + j, keys - j));
@@ -243,8 +303,8 @@ LANES_INLINE void lanes_softmax(lanes_query *q, size_t n, const float *sinks) {
 }
 
 #define LANES_SOFTMAX(n)                                                                                               \
-  LANES_APART void lanes_softmax_##n(lanes_query *q, const float *sinks) {                                             \
-    lanes_softmax(q, n <= LANES_SLAB ? n : 1, sinks);                                                                  \
+  LANES_APART void lanes_softmax_##n(lanes_query *q, const float *sinks, lanes_lines *ahead) {                         \
+    lanes_softmax(q, n <= LANES_SLAB ? n : 1, sinks, ahead);                                                           \
   }
 LANES_SOFTMAX(1)
 LANES_SOFTMAX(2)
@@ -252,16 +312,16 @@ LANES_SOFTMAX(3)
 LANES_SOFTMAX(4)
 
 // Of n queries, the first of which is the `head`-th of its token's.
-LANES_INLINE void lanes_softmaxes(const st_attend *a, lanes_query *q, size_t n, size_t head) {
+LANES_INLINE void lanes_softmaxes(const st_attend *a, lanes_query *q, size_t n, size_t head, lanes_lines *ahead) {
   for (size_t i = 0, count; i < n; i += count) {
     size_t at = (head + i) % a->n_q, same = lanes_least(a->n_q - at, n - i);
     const float *sinks = a->sinks ? a->sinks + at : NULL;
     count = lanes_least(same, LANES_SLAB);
     switch (count) {
-    case 1: lanes_softmax_1(q + i, sinks); break;
-    case 2: lanes_softmax_2(q + i, sinks); break;
-    case 3: lanes_softmax_3(q + i, sinks); break;
-    default: lanes_softmax_4(q + i, sinks);
+    case 1: lanes_softmax_1(q + i, sinks, ahead); break;
+    case 2: lanes_softmax_2(q + i, sinks, ahead); break;
+    case 3: lanes_softmax_3(q + i, sinks, ahead); break;
+    default: lanes_softmax_4(q + i, sinks, ahead);
     }
   }
 }
@@ -301,40 +361,41 @@ LANES_INLINE void lanes_add_values(const st_attend *a, const lanes_query *q, siz
 
 // The factors of n queries for the keys [begin, end) become codes; those of keys that a query does not see are zero.
 // Blocks by themselves, so that no step waits for the one before; the divisions of a query's blocks at once.
-static void lanes_quantize_factors(const st_attend *a, const st_attend_part *p, const lanes_query *q, size_t n,
-                                   size_t begin, size_t end) {
-  const uint32_t *pages = lanes_pages(a, p);
+static void lanes_quantize_factors(const lanes_part *t, const lanes_query *q, size_t n, size_t begin, size_t end,
+                                   lanes_lines *ahead) {
+  const st_attend *a = t->a;
   const bool bytes = st_kv_format_of(a->values)->code_bits == 8;
   const vf most = vf_set(st_factor_most(a->values));
   for (size_t i = 0; i < n; i++) {
     float largest[16] = {0}, inverses[16], scales[16];
     for (size_t j = begin; j < end; j += ST_KEYS) {
-      const uint8_t *block = a->v + pages[j / ST_KEYS] * a->page_bytes;
+      const uint8_t *block = a->v + t->pages[j / ST_KEYS] * a->page_bytes;
       size_t from = lanes_greatest(q[i].first, j), to = lanes_greatest(lanes_least(q[i].last, j + ST_KEYS), from);
       largest[j / ST_KEYS] = lanes_scale_factors(q[i].scores + j, block, from - j, to - j);
+      lanes_fetch_lines(ahead);
     }
     vf l = vf_load(largest);
     vf_store(inverses, vf_choose(l, vf_set(ST_FACTOR_LEAST), vf_set(0), vf_div(most, l))); // 0 for infinity
     vf_store(scales, vf_choose(l, vf_set(INFINITY), vf_div(l, most), vf_set(NAN)));
     for (size_t j = begin; j < end; j += ST_KEYS) {
       lanes_code_factors(q[i].scores + j, bytes, inverses[j / ST_KEYS], scales[j / ST_KEYS]);
+      lanes_fetch_lines(ahead);
     }
   }
 }
 
 // Adds the values of keys [j, last), which are codes, to n queries.
-LANES_INLINE void lanes_add_code_values(const st_attend *a, const lanes_query *q, size_t n, size_t j, size_t last,
+LANES_INLINE void lanes_add_code_values(const lanes_part *t, const lanes_query *q, size_t n, size_t j, size_t last,
                                         const uint8_t *block, lanes_block ahead) {
   size_t begin = lanes_greatest(q[0].first, j), end = lanes_least(q[n - 1].last, last);
   if (begin >= end) return;
-  uint32_t bits = st_kv_format_of(a->values)->value_bits;
-  size_t width = bits < 8 ? ST_STEP : ST_GROUP;
+  size_t width = t->value_bits < 8 ? ST_STEP : ST_GROUP;
   lanes_code_values values = {.block = block,
-                              .ahead = lanes_ahead_of(ahead, (a->head_dim + width - 1) / width),
-                              .head_dim = a->head_dim,
+                              .ahead = lanes_ahead_of(ahead, (t->a->head_dim + width - 1) / width),
+                              .head_dim = t->a->head_dim,
                               .first = (begin - j) / 4,
                               .last = (end - j + 3) / 4,
-                              .bits = bits};
+                              .bits = t->value_bits};
   for (size_t i = 0; i < n; i++) {
     lanes_factor_codes f;
     values.codes[i] = (const int8_t *)(q[i].scores + j);
@@ -369,18 +430,18 @@ typedef struct {
 
 // Keys [begin, end) of the part, which some of the queries see. With `few` queries their values are prefetched, and
 // the keys if they were not.
-static void lanes_all_scores(const st_attend *a, const st_attend_part *p, const lanes_shares *s, size_t begin,
-                             size_t end, bool few) {
-  const uint32_t *pages = lanes_pages(a, p);
+static void lanes_all_scores(const lanes_part *t, const lanes_shares *s, size_t begin, size_t end) {
+  const st_attend *a = t->a;
   for (size_t j = begin; j < end; j += ST_KEYS) {
-    const uint32_t *page = pages + j / ST_KEYS;
+    const uint32_t *page = t->pages + j / ST_KEYS;
     const uint8_t *block = a->k + *page * a->page_bytes;
-    const uint8_t *next = few && !p->fetched && j + ST_KEYS < end ? a->k + page[1] * a->page_bytes : NULL;
+    const uint8_t *next = t->few && !t->p->fetched && j + ST_KEYS < end ? a->k + page[1] * a->page_bytes : NULL;
     lanes_block values = {0};
-    if (few) values = lanes_block_of(a, a->v, *page, false);
+    if (t->few) values = (lanes_block){a->v + *page * a->page_bytes, t->value_bytes};
+    lanes_translate(lanes_next_keys(t, j));
     for (size_t g = 0, from = 0; g < s->count; from = s->ends[g++]) {
-      if (p->queries)
-        lanes_block_code_scores(a, p->queries, s->q + from, s->ends[g] - from, j, block, next, values);
+      if (t->p->queries)
+        lanes_block_code_scores(t, s->q + from, s->ends[g] - from, j, block, next, values);
       else
         lanes_block_scores(a, s->q + from, s->ends[g] - from, j, block, next, values);
       next = NULL, values = (lanes_block){0};
@@ -388,21 +449,19 @@ static void lanes_all_scores(const st_attend *a, const st_attend_part *p, const 
   }
 }
 
-// Their values. With `few` queries the keys that are computed next are prefetched.
-static void lanes_all_values(const st_attend *a, const st_attend_part *p, const lanes_shares *s, size_t begin,
-                             size_t end, bool few) {
-  const uint32_t *pages = lanes_pages(a, p);
+// Their values. With `few` queries the keys that are computed next are prefetched, or the second half of them.
+static void lanes_all_values(const lanes_part *t, const lanes_shares *s, size_t begin, size_t end) {
+  const st_attend *a = t->a;
   bool is_codes = st_kv_is_codes(a->values);
   for (size_t j = begin; j < end; j += ST_KEYS) {
-    size_t last = lanes_least(j + ST_KEYS, end), then = p->next_index * ST_PART + j;
-    const uint8_t *rows = a->v + pages[j / ST_KEYS] * a->page_bytes;
-    lanes_block keys = {0};
-    if (few && p->next_k && then < a->n_keys) {
-      keys = lanes_block_of(a, p->next_k, a->pages[then / ST_KEYS], true);
-    }
+    size_t last = lanes_least(j + ST_KEYS, end);
+    const uint8_t *rows = a->v + t->pages[j / ST_KEYS] * a->page_bytes;
+    lanes_block keys = lanes_next_keys(t, t->half ? (ST_PART + j) / 2 / ST_KEYS * ST_KEYS : j);
+    if (t->half) keys.bytes /= 2, keys.from += j / ST_KEYS % 2 * keys.bytes;
+    lanes_translate(lanes_next_values(t, j));
     for (size_t g = 0, from = 0; g < s->count; from = s->ends[g++]) {
       if (is_codes)
-        lanes_add_code_values(a, s->q + from, s->ends[g] - from, j, last, rows, keys);
+        lanes_add_code_values(t, s->q + from, s->ends[g] - from, j, last, rows, keys);
       else
         lanes_add_values(a, s->q + from, s->ends[g] - from, j, last, rows, keys);
       keys = (lanes_block){0};
@@ -414,6 +473,7 @@ static void lanes_all_values(const st_attend *a, const st_attend_part *p, const 
 static void lanes_attend_queries(const st_attend *a, const st_attend_part *p, size_t first, size_t n) {
   lanes_query q[LANES_QUERIES];
   const bool few = n <= FEW_QUERIES, code_values = st_kv_is_codes(a->values);
+  const lanes_part t = lanes_part_of(a, p, few);
   size_t most = few ? LANES_WIDE : LANES_HEADS;
   lanes_list(a, p, first, n, q);
   size_t begin = q[0].first / ST_KEYS * ST_KEYS, end = q[n - 1].last;
@@ -421,12 +481,14 @@ static void lanes_attend_queries(const st_attend *a, const st_attend_part *p, si
   keys.count = lanes_groups(n, p->queries ? LANES_CODES : most, keys.ends);
   values.count = lanes_groups(n, code_values ? LANES_CODES : most, values.ends);
   for (size_t i = 0; i < n && !few; i++) lanes_prefetch_row(q[i].q, a->head_dim, false);
-  lanes_all_scores(a, p, &keys, begin, end, few);
+  lanes_all_scores(&t, &keys, begin, end);
   for (size_t i = 0; i < n && !few; i++) lanes_prefetch_row(q[i].out, a->head_dim, true);
-  lanes_softmaxes(a, q, n, first);
-  if (code_values) lanes_quantize_factors(a, p, q, n, begin, end);
+  lanes_lines ahead = lanes_lines_of(&t, 0, ST_PART / 16);
+  lanes_softmaxes(a, q, n, first, &ahead);
+  ahead = lanes_lines_of(&t, 2 * ST_KEYS, 2 * n * (ST_PART / ST_KEYS));
+  if (code_values) lanes_quantize_factors(&t, q, n, begin, end, &ahead);
   for (size_t i = 0; i < n; i++) memset(q[i].out, 0, a->head_dim * sizeof *q[i].out);
-  lanes_all_values(a, p, &values, begin, end, few);
+  lanes_all_values(&t, &values, begin, end);
 }
 
 static void lanes_attend(const st_attend *a, const st_attend_part *p) {
