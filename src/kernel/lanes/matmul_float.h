@@ -34,14 +34,14 @@ LANES_INLINE void lanes_unpack(st_form form, const lanes_stream *s, float out[ST
 typedef void (*lanes_unpacker)(lanes_stream *s, float out[ST_STEP][ST_GROUP]);
 
 // What a step of the loop below reads: floats of a form, or codes unpacked to F32, here or in a function.
-LANES_INLINE const uint8_t *lanes_next_floats(st_form form, lanes_unpacker unpack, lanes_stream *s,
+LANES_INLINE const uint8_t *lanes_next_floats(st_form form, lanes_unpacker unpack, size_t tokens, lanes_stream *s,
                                               float out[ST_STEP][ST_GROUP]) {
   if (unpack) {
     unpack(s, out);
     return (const uint8_t *)out;
   }
   const uint8_t *p = s->codes;
-  for (size_t line = 0; line < st_step_bytes(form); line += 64) lanes_prefetch(p + line);
+  for (size_t line = 0; line < st_step_bytes(form); line += 64) lanes_prefetch_for(p + line, tokens);
   if (st_form_is(form, ST_KIND_CODES)) {
     lanes_unpack(form, s, out);
     p = (const uint8_t *)out;
@@ -58,7 +58,7 @@ LANES_INLINE void lanes_float_tile(st_form form, lanes_unpacker unpack, const st
   lanes_stream s = lanes_stream_of(w, row);
   for (size_t t = 0; t < n; t++) even[t] = odd[t] = vf_set(0);
   for (size_t step = 0; step < steps; step++, x += ST_STEP * stride) {
-    const uint8_t *p = lanes_next_floats(form, unpack, &s, weights);
+    const uint8_t *p = lanes_next_floats(form, unpack, n, &s, weights);
     for (size_t k = 0; k < ST_STEP; k += 2) {
       vf v = lanes_weight(form, p, k);
 #pragma GCC unroll 8
@@ -80,7 +80,7 @@ typedef struct {
 
 #define LANES_CODED(form)                                                                                              \
   static void lanes_unpack_##form(lanes_stream *s, float out[ST_STEP][ST_GROUP]) {                                     \
-    lanes_next_floats(ST_FORM_##form, NULL, s, out);                                                                   \
+    lanes_next_floats(ST_FORM_##form, NULL, 1, s, out);                                                                \
   }                                                                                                                    \
   static void lanes_one_##form(const st_matrix *w, size_t row, size_t steps, const float *x, size_t stride, vf *out) { \
     lanes_float_tile(ST_FORM_##form, NULL, w, row, steps, x, stride, 1, out);                                          \

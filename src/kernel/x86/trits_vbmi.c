@@ -15,7 +15,7 @@ LANES_INLINE void dot_pieces(st_form form, const st_fives_tables *tables, const 
   for (size_t i = 0; i < n * chains; i++) sums[i] = vd_zero();
   for (const uint8_t *end = piece + 64 * pieces; piece < end; piece += 64, x += ST_FIVE_COLUMNS * n) {
     vb parts[5];
-    if (prefetch) lanes_prefetch(piece);
+    if (prefetch) lanes_prefetch_for(piece, n);
     if (chains == 5)
       st_fives_scaled(tables, piece, parts);
     else
@@ -153,7 +153,7 @@ LANES_INLINE void add_span(st_form form, const uint8_t *parts, span s, const st_
 LANES_INLINE void spread(const st_fives_tables *tables, const uint8_t *piece, size_t pieces, uint8_t *out) {
   for (; pieces; pieces--, piece += 64) {
     vb parts[5];
-    lanes_prefetch(piece);
+    lanes_prefetch_for(piece, MANY);
     st_fives_codes(tables, piece, parts);
     for (size_t i = 0; i < 5; i++, out += 64) _mm512_store_si512(out, parts[i]);
   }
