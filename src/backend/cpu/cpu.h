@@ -96,6 +96,10 @@ uint64_t st_cpu_cache_size(const st_device *device, const st_cache_shape *shape,
 uint64_t st_cpu_cache_page_size(const st_cache_shape *shape);
 setun_status st_cpu_array_new(st_queue *queue, size_t tokens, size_t width, st_array **array, setun_error *err);
 void st_cpu_array_free(st_array *array);
+setun_status st_cpu_read(st_queue *queue, const st_array *array, uint32_t token, size_t n, float *out,
+                         setun_error *err);
+setun_status st_cpu_write(st_queue *queue, st_array *array, uint32_t token, size_t n, const float *in,
+                          setun_error *err);
 setun_status st_cpu_argmax(st_queue *queue, const st_array *array, uint32_t n, uint32_t width, int32_t *ids,
                            setun_error *err);
 setun_status st_cpu_top(st_queue *queue, const st_array *array, uint32_t width, uint32_t k, int32_t *ids, float *values,

@@ -690,18 +690,6 @@ static setun_status finish(st_queue *q, setun_error *err) {
   return SETUN_OK;
 }
 
-static setun_status read_array(st_queue *q, const st_array *a, uint32_t token, size_t n, float *out, setun_error *err) {
-  (void)q, (void)err;
-  memcpy(out, a->data + (size_t)token * a->width, n * sizeof *out);
-  return SETUN_OK;
-}
-
-static setun_status write_array(st_queue *q, st_array *a, uint32_t token, size_t n, const float *in, setun_error *err) {
-  (void)q, (void)err;
-  memcpy(a->data + (size_t)token * a->width, in, n * sizeof *in);
-  return SETUN_OK;
-}
-
 extern const st_backend st_backend_cpu; // listed in backends.def
 const st_backend st_backend_cpu = {
     .name = "cpu",
@@ -765,8 +753,8 @@ const st_backend st_backend_cpu = {
     .clear = clear,
     .add = add,
     .finish = finish,
-    .read = read_array,
+    .read = st_cpu_read,
     .argmax = st_cpu_argmax,
     .top = st_cpu_top,
-    .write = write_array,
+    .write = st_cpu_write,
 };

@@ -5,6 +5,8 @@
 
 #include "base/memory.h"
 
+#include <string.h>
+
 _Static_assert((size_t)ST_ACT_COUNT <= sizeof((st_workload *)0)->most / sizeof(uint64_t), "kinds of inputs");
 
 static size_t largest_input(const st_device *d, uint32_t n_batch, const st_workload *w) {
@@ -136,6 +138,40 @@ void st_cpu_cache_free(st_cache *c) {
   if (!c) return;
   st_pages_free(c->data, c->shape.n_pages * c->page_bytes);
   st_free(c);
+}
+
+// ---- reading and writing ------------------------------------------------------------------------------------------
+
+typedef struct {
+  const float *from;
+  float *to;
+  size_t n;
+} copy_job;
+
+static void copy_part(void *context, int index, int threads) {
+  enum { GRAIN = 1024 };
+  const copy_job *j = context;
+  size_t first, last;
+  st_pool_share(j->n, GRAIN, index, threads, &first, &last);
+  if (first < last) memcpy(j->to + first, j->from + first, (last - first) * sizeof *j->to);
+}
+
+// The logits of several tokens are some MB, which one thread copies in 1% of a pass.
+setun_status st_cpu_read(st_queue *q, const st_array *a, uint32_t token, size_t n, float *out, setun_error *err) {
+  enum { ALONE = 65536 };
+  copy_job j = {a->data + (size_t)token * a->width, out, n};
+  (void)err;
+  if (n < ALONE)
+    copy_part(&j, 0, 1);
+  else
+    st_pool_run(q->pool, copy_part, &j);
+  return SETUN_OK;
+}
+
+setun_status st_cpu_write(st_queue *q, st_array *a, uint32_t token, size_t n, const float *in, setun_error *err) {
+  (void)q, (void)err;
+  memcpy(a->data + (size_t)token * a->width, in, n * sizeof *in);
+  return SETUN_OK;
 }
 
 // ---- the largest number -------------------------------------------------------------------------------------------
