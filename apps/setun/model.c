@@ -128,7 +128,7 @@ static setun_kv_type kv_type(const char *text, size_t length) {
 }
 
 setun_session_params session_params(const compute_options *o) {
-  enum { DRAFT_TOKENS = 16 };
+  enum { DRAFT_TOKENS = 15 }; // with the token before them two tiles of products
   setun_session_params params = setun_session_params_default();
   if (o->kv) {
     const char *comma = strchr(o->kv, ',');
