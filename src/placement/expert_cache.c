@@ -79,7 +79,7 @@ struct st_expert_cache {
   uint8_t *codes; // [n_slots][slot_codes]; NULL where records are direct
   size_t slot_codes, codes_bytes;
   cache_slot *slots; // [n_slots]
-  uint32_t n_slots;
+  uint32_t n_slots, n_empty;
   bool *busy; // [n_buffers] whether a buffer is being read into; NULL where records are direct
   uint32_t n_buffers;
   st_delta_reader *deltas; // NULL: there are none
@@ -235,6 +235,7 @@ setun_status st_expert_cache_open(st_expert_cache *c, setun_error *err) {
     }
     st_pool_touch(c->pool, c->codes, c->codes_bytes);
   }
+  c->n_empty = c->n_slots;
   c->slots = st_calloc(c->n_slots, sizeof *c->slots);
   if (!c->slots) return st_fail_memory(err, "the cache of experts");
   setun_status s =
@@ -266,23 +267,27 @@ void st_expert_cache_free(st_expert_cache *c) {
 
 // ---- slots --------------------------------------------------------------------------------------------------------
 
+// After each change of a slot: whether its expert may be evicted.
+static void offer(st_expert_cache *c, const cache_slot *slot) {
+  st_expert_policy_offer(c->policy, slot->record, slot->state == SLOT_READY && !slot->pinned && !slot->ahead);
+}
+
 static void empty(st_expert_cache *c, cache_slot *slot) {
-  if (slot->state != SLOT_EMPTY) c->records[slot->record].slot = NONE;
+  if (slot->state != SLOT_EMPTY) {
+    c->records[slot->record].slot = NONE;
+    st_expert_policy_offer(c->policy, slot->record, false);
+    c->n_empty++;
+  }
   *slot = (cache_slot){.state = SLOT_EMPTY};
 }
 
 // An empty slot, or the one whose expert is evicted first; NONE if all are in use.
 static uint32_t find_slot(const st_expert_cache *c) {
-  uint32_t best = NONE;
-  for (uint32_t i = 0; i < c->n_slots; i++) {
-    const cache_slot *slot = &c->slots[i];
-    if (slot->state == SLOT_EMPTY) return i;
-    if (slot->state != SLOT_READY || slot->pinned || slot->ahead || slot->record / c->n_expert == c->kept_layer) {
-      continue;
-    }
-    if (best == NONE || st_expert_policy_before(c->policy, slot->record, c->slots[best].record)) best = i;
+  for (uint32_t i = 0; c->n_empty && i < c->n_slots; i++) {
+    if (c->slots[i].state == SLOT_EMPTY) return i;
   }
-  return best;
+  uint32_t record = st_expert_policy_first(c->policy, c->kept_layer);
+  return record == NONE ? NONE : c->records[record].slot;
 }
 
 // A buffer for reading into the slot; NONE if all are in use.
@@ -326,6 +331,7 @@ static bool begin_reading(st_expert_cache *c, uint32_t record, read_reason why) 
   cache_slot *slot = &c->slots[at];
   empty(c, slot);
   *slot = (cache_slot){.state = SLOT_READING, .pinned = !why, .ahead = why, .record = record, .buffer = buffer};
+  c->n_empty--;
   if (c->deltas) begin_delta(c, at);
   c->records[record].slot = at;
   if (!c->direct) c->busy[buffer] = true;
@@ -404,7 +410,11 @@ static setun_status complete(st_expert_cache *c, uint32_t at, setun_error *err) 
   if (s == SETUN_OK) s = bind(c, at, pointers, err);
   if (!c->direct) c->busy[slot->buffer] = false;
   slot->state = SLOT_READY;
-  if (s != SETUN_OK) empty(c, slot);
+  if (s != SETUN_OK) {
+    empty(c, slot);
+  } else {
+    offer(c, slot);
+  }
   return s;
 }
 
@@ -499,6 +509,7 @@ static uint64_t finish_prefetched(st_expert_cache *c, uint32_t layer) {
     if (!slot || !slot->ahead) continue;
     hits += slot->pinned && slot->ahead == READ_PREDICTED;
     slot->ahead = READ_WANTED;
+    offer(c, slot);
     if (slot->pinned || slot->state != SLOT_READING) continue;
     if (has_arrived(c, slot)) {
       setun_error unreported;
@@ -542,7 +553,10 @@ setun_status st_expert_cache_want(st_expert_cache *c, const st_expert_demand *de
     }
     cache_slot *slot = there ? &c->slots[c->records[record].slot] : NULL;
     c->wants[i] = there ? WANT_COMING : WANT_MISSING;
-    if (there) slot->pinned = true;
+    if (there) {
+      slot->pinned = true;
+      offer(c, slot);
+    }
     hits += there && slot->ahead != READ_IN_TURN;
   }
   st_expert_prefetch_used(c->prefetch, demand->layer, demand->experts, demand->n);
@@ -636,6 +650,7 @@ void st_expert_cache_done(st_expert_cache *c) {
     if (c->wants[i] != WANT_GIVEN) continue;
     c->wants[i] = WANT_DONE;
     slot_of(c, i)->pinned = false;
+    offer(c, slot_of(c, i));
   }
 }
 
@@ -645,6 +660,7 @@ void st_expert_cache_end(st_expert_cache *c) {
     slot->pinned = false;
     slot->ahead = READ_WANTED;
     if (slot->state == SLOT_READING) cancel(c, slot);
+    if (slot->state == SLOT_READY) offer(c, slot);
   }
   if (c->last_layer != NONE) st_expert_prefetch_end(c->prefetch, st_clock_seconds());
   c->demand.n = 0;
@@ -693,7 +709,9 @@ setun_status st_expert_cache_warm(st_expert_cache *c, const uint32_t *experts, s
     uint32_t at = c->records[experts[completed++]].slot;
     if (at == NONE || c->slots[at].state != SLOT_READING) continue;
     s = complete(c, at, err);
-    if (s == SETUN_OK) c->slots[at].pinned = false;
+    if (s != SETUN_OK) continue;
+    c->slots[at].pinned = false;
+    offer(c, &c->slots[at]);
   }
   st_expert_policy_pass(c->policy, 1);
   for (size_t i = n; s == SETUN_OK && i-- > 0;) {

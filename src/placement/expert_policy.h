@@ -35,6 +35,10 @@ void st_expert_policy_want(st_expert_policy *policy, const uint32_t *experts, ui
 // `selected` of the pass's tokens go to the expert.
 void st_expert_policy_use(st_expert_policy *policy, uint32_t expert, uint32_t selected);
 
+// Whether the cache may evict the expert: it is there, and no pass needs it.
+void st_expert_policy_offer(st_expert_policy *policy, uint32_t expert, bool may_go);
+// The one of these that is replaced first, which is not of the layer (UINT32_MAX: any); UINT32_MAX: there is none.
+uint32_t st_expert_policy_first(st_expert_policy *policy, uint32_t kept_layer);
 // Whether `a` is replaced before `b`.
 bool st_expert_policy_before(const st_expert_policy *policy, uint32_t a, uint32_t b);
 
