@@ -1,6 +1,6 @@
 // A cache of experts: the same bits as with all experts resident, for every family and container with experts, for any
-// capacity down to one token's experts of one layer, any number of threads, any batch, several sessions; errors of
-// files that change; and the least memory that the plan names.
+// capacity down to one token's experts of one layer, any number of threads, and any batch; errors of files that change;
+// and the least memory that the plan names. Sessions that share a cache are in streaming_threads.c.
 #define _XOPEN_SOURCE 700 // truncate
 #include "models.h"
 
@@ -12,7 +12,6 @@
 #include "runtime/session.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <unistd.h>
 
 enum { TOKENS = 40, PROMPT = 31 };
