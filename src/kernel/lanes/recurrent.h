@@ -80,6 +80,7 @@ static void lanes_delta(const st_delta *d) {
   float kq = lanes_dot(d->k, d->q, d->rows);
   size_t c = 0;
   for (; c + 16 * LANES_STATE <= d->columns; c += 16 * LANES_STATE) lanes_delta_columns(d, kq, c, LANES_STATE);
+  if (LANES_STATE > 4 && c + 64 <= d->columns) lanes_delta_columns(d, kq, c, 4), c += 64; // a piece for many threads
   for (; c + 16 <= d->columns; c += 16) lanes_delta_columns(d, kq, c, 1);
   if (c < d->columns) lanes_delta_rest(d, kq, c, d->columns - c);
 }
