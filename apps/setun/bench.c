@@ -426,7 +426,8 @@ static int count(const char *name, const setun_model *model, const bench_options
 }
 
 static int run(const command *self, int argc, char **argv) {
-  bench_options o = {.repeats = 3, .depth = 1};
+  enum { REPEATS = 3 };
+  bench_options o = {.depth = 1};
   setun_model *model = NULL;
   setun_context_params context;
   int status = 0, arguments = parse_options(self, argc, argv, &o, &status);
@@ -441,9 +442,13 @@ static int run(const command *self, int argc, char **argv) {
   if (o.compare_threads && (o.sequences || o.compute.threads || o.save)) {
     return usage_error(self, "--compare-threads excludes --threads, --sequences and --save");
   }
-  if (o.count && (o.prefill || o.decode || o.sequences || o.compare_isas || o.compare_threads)) {
-    return usage_error(self, "--count excludes -p, -n, --sequences, --compare-isa and --compare-threads");
+  if (o.count && (o.prefill || o.decode || o.sequences || o.repeats || o.compare_isas || o.compare_threads)) {
+    return usage_error(self, "--count excludes -p, -n, -r, --sequences, --compare-isa and --compare-threads");
   }
+  if (o.buffer && (o.count || o.compare_isas || o.compare_threads)) {
+    return usage_error(self, "--buffer excludes --count, --compare-isa and --compare-threads, which do not read it");
+  }
+  if (!o.repeats) o.repeats = REPEATS;
   o.compute.n_ctx = (uint32_t)most_of(o.prefill ? o.prefill : 512, o.depth + (o.decode ? o.decode : 64));
   if (o.compare_isas || o.compare_threads) return compare_speeds(o.shape ? o.shape : argv[1], &o);
   if (o.sequences) {
