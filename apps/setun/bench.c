@@ -8,6 +8,7 @@
 #include "output.h"
 #include "streaming.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,7 +64,8 @@ static const option synthetic_rows[] = {
 
 typedef struct bench_result {
   setun_model_info info;
-  setun_ceilings ceilings;
+  setun_ceilings ceilings; // not a number with a device, which is not measured
+  bool on_device;
   streaming_report prefill_stream, decode_stream;
   int threads;
   double prefill, decode;     // tokens per second
@@ -112,6 +114,7 @@ static setun_status time_decode(setun_session *session, const setun_token *ids, 
 static uint64_t reading_buffer(const setun_model *model, const bench_options *o) {
   enum { CACHED = 64 << 20, ENOUGH = 256 << 20 };
   setun_plan plan = model_plan_of(model);
+  if (plan.device_total) return 0;
   uint64_t taken = plan.total + plan.reserve, room = plan.budget > taken ? plan.budget - taken : 0;
   if (!plan.budget) room = ENOUGH;
   if (o->buffer) return o->buffer <= room ? o->buffer : 0;
@@ -168,8 +171,9 @@ static setun_status time_all(const setun_model *model, setun_session *session, c
   return SETUN_OK;
 }
 
+// Not a number where the whole is not known.
 static double share(double part, double whole) {
-  return whole > 0 ? part / whole : 0;
+  return isnan(whole) ? whole : whole > 0 ? part / whole : 0;
 }
 
 // Bytes per second that decoding reads.
@@ -206,10 +210,12 @@ static void print_sequences_json(const bench_result *r, const bench_options *o) 
 
 static void print_sequences(const bench_result *r, const bench_options *o) {
   const sequences_result *s = &r->sequences;
-  print_text("pass  %4lld sequences %10.2f tokens/s  %.2f ms, %.2f times one sequence's %.2f ms, %.2f times the least "
-             "that memory and arithmetic allow\n",
+  print_text("pass  %4lld sequences %10.2f tokens/s  %.2f ms, %.2f times one sequence's %.2f ms",
              (long long)o->sequences, share((double)o->sequences, s->pass), 1e3 * s->pass,
-             share(s->pass, s->single_pass), 1e3 * s->single_pass, share(s->pass, sequences_bound(r, o)));
+             share(s->pass, s->single_pass), 1e3 * s->single_pass);
+  if (!r->on_device)
+    print_text(", %.2f times the least that memory and arithmetic allow", share(s->pass, sequences_bound(r, o)));
+  print_text("\n");
   print_text("fork of a sequence %.3f ms, %.3f passes; a request with %u tokens in the cache %.2f ms, %.2f passes\n",
              1e3 * s->fork, share(s->fork, s->single_pass), s->found, 1e3 * s->hit, share(s->hit, s->single_pass));
 }
@@ -237,18 +243,39 @@ static void print_json(const bench_result *r, const bench_options *o) {
              r->threads);
 }
 
-static void print_table(const bench_result *r, const bench_options *o) {
-  char bytes[32];
+// The rates of work, beside the machine's limits where these are known.
+static void print_rates(const bench_result *r, const bench_options *o) {
+  print_text("prefill %6lld tokens  %10.2f tokens/s  ", (long long)o->prefill, r->prefill);
+  if (r->on_device)
+    print_text("%.1f G multiply-adds/s (%s)\n", r->prefill_macs / 1e9, r->info.activation);
+  else
+    print_text("%5.1f %% of %.1f G multiply-adds/s (%s)\n", 100 * share(r->prefill_macs, compute_peak(r)),
+               compute_peak(r) / 1e9, r->info.activation);
+  print_text("decode  %6lld tokens  %10.2f tokens/s  ", (long long)o->decode, r->decode);
+  if (r->on_device)
+    print_text("%.2f GB/s of weights and cache", decode_bytes(r) / 1e9);
+  else
+    print_text("%5.1f %% of %.2f GB/s read from memory", 100 * share(decode_bytes(r), r->ceilings.read_bytes_per_s),
+               r->ceilings.read_bytes_per_s / 1e9);
+}
+
+static void print_machine(const bench_result *r) {
+  if (r->on_device) {
+    print_text("%s: how fast it reads its memory and multiplies is not measured\n", r->info.isa);
+    return;
+  }
   print_text("this machine, %d thread%s, %s: reads %.2f GB/s, multiplies and adds %.1f G int8/s, %.1f G float/s\n",
              r->threads, plural((uint64_t)r->threads), r->info.isa, r->ceilings.read_bytes_per_s / 1e9,
              r->ceilings.int8_macs_per_s / 1e9, r->ceilings.float_macs_per_s / 1e9);
+}
+
+static void print_table(const bench_result *r, const bench_options *o) {
+  char bytes[32];
+  print_machine(r);
   print_text("a token: %s of weights", format_bytes(r->info.bytes_per_token, bytes));
   print_text(" and %s of cache, %.1f M multiply-adds, %s activations\n", format_bytes(r->cache_bytes, bytes),
              (double)r->info.macs_per_token / 1e6, r->info.activation);
-  print_text("prefill %6lld tokens  %10.2f tokens/s  %5.1f %% of %.1f G multiply-adds/s (%s)\n", (long long)o->prefill,
-             r->prefill, 100 * share(r->prefill_macs, compute_peak(r)), compute_peak(r) / 1e9, r->info.activation);
-  print_text("decode  %6lld tokens  %10.2f tokens/s  %5.1f %% of %.2f GB/s read from memory", (long long)o->decode,
-             r->decode, 100 * share(decode_bytes(r), r->ceilings.read_bytes_per_s), r->ceilings.read_bytes_per_s / 1e9);
+  print_rates(r, o);
   if (o->depth > 1) print_text(", %lld tokens in the cache before", (long long)o->depth);
   print_text("\n");
   if (o->sequences) print_sequences(r, o);
@@ -278,15 +305,16 @@ static sequences_work sequences_of(const bench_options *o, const setun_token *id
 static int measure(const char *name, setun_model *model, const bench_options *o) {
   setun_error error;
   setun_plan plan = model_plan_of(model);
-  uint64_t buffer = buffer_of(&plan, o);
+  bool on_device = plan.device_total > 0;
+  uint64_t buffer = on_device ? 0 : buffer_of(&plan, o);
   setun_session *session = NULL;
-  bench_result r = {.info = model_info(model), .ceilings = {.size = sizeof r.ceilings}};
+  bench_result r = {.info = model_info(model), .on_device = on_device, .ceilings = {.size = sizeof r.ceilings}};
   int64_t most = most_of(o->prefill, o->depth + o->decode);
   setun_token *ids = malloc((size_t)most * sizeof *ids);
-  if (!ids || !buffer) {
+  if (!ids || (!buffer && !on_device)) {
     setun_model_free(model);
     free(ids);
-    return buffer ? failure("out of memory for %lld ids", (long long)most) : STATUS_FAILED;
+    return buffer || on_device ? failure("out of memory for %lld ids", (long long)most) : STATUS_FAILED;
   }
   int status = STATUS_FAILED;
   if (open_session(name, model, &o->compute, (uint32_t)most, &session)) {
@@ -307,7 +335,10 @@ static int measure(const char *name, setun_model *model, const bench_options *o)
   setun_model_free(model);
   free(ids);
   if (status) return status;
-  if (setun_measure_ceilings(r.info.isa, r.threads, buffer, &r.ceilings, &error)) return report(&error);
+  if (on_device)
+    r.ceilings.read_bytes_per_s = r.ceilings.int8_macs_per_s = r.ceilings.float_macs_per_s = NAN;
+  else if (setun_measure_ceilings(r.info.isa, r.threads, buffer, &r.ceilings, &error))
+    return report(&error);
   if (r.read > 0) r.ceilings.read_bytes_per_s = r.read;
   if (o->json)
     print_json(&r, o);
@@ -462,6 +493,10 @@ static int run(const command *self, int argc, char **argv) {
     return failed_status();
   }
   choose_counts(model, &o);
+  if (o.buffer && model_plan_of(model).device_total) {
+    setun_model_free(model);
+    return failure("--buffer: how fast a device (--device) reads its memory is not measured");
+  }
   if (o.count) {
     status = count(o.shape ? o.shape : argv[1], model, &o);
     setun_model_free(model);

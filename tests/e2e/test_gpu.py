@@ -115,6 +115,16 @@ class DeviceTest(FolderCase):
         self.assertLess(counted["above_least"], 0.15)  # of so small a model activations are a larger part
         self.fails(1, "bench", TALES, "--count", mentions=["--count", "GPU"])
 
+    def test_speed(self):
+        """Of a device no ceilings are measured."""
+        bench = ("bench", TALES, "-p", 8, "-n", 4, "-r", 1, "--device", self.names[0])
+        found = json.loads(self.good(*bench, "--json"))
+        self.assertGreater(found["decode_tokens_per_s"], 0)
+        for key in ("prefill_peak_share", "decode_bandwidth_share", "read_bandwidth_gbs", "int8_peak_gmacs"):
+            self.assertIsNone(found[key], key)
+        self.assertIn("is not measured", self.good(*bench).decode())
+        self.fails(1, *bench, "--buffer", "1M", mentions=["--buffer", "--device"])
+
     def test_work_of_a_token_with_value_formats(self):
         """A gate is a part of the products before it, and the commands are those of the token before."""
         for form in ("q4_k", "f16"):
