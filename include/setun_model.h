@@ -206,6 +206,9 @@ typedef struct setun_stream_stats {
   uint64_t expert_delta_bytes; /* and the bytes of these deltas */
   uint64_t experts_in_turn;    /* experts that were read before their layer's router had chosen, in passes over many
                                   tokens that used nearly all experts of the layer before; those used count as misses */
+  uint32_t prefetch_trials;    /* trials of reading ahead that have ended: blocks of passes with it and without */
+  int prefetch_on;             /* whether passes read ahead now, as they do where trials found them faster */
+  double prefetch_time;        /* time of the trials' passes with it, relative to that without; 0: none has ended */
 } setun_stream_stats;
 
 /* Any thread may call it, also while others compute. Zeros where all weights are resident, and in a forked child. */

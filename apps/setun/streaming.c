@@ -86,6 +86,10 @@ void print_expert_report(const setun_model *model) {
             "%-8s %llu read in order, before they were requested, because nearly all of the layer before were\n", "",
             (unsigned long long)stats.experts_in_turn);
   }
+  if (stats.prefetch_trials) {
+    fprintf(stderr, "%-8s trials: %u; passes that read ahead took %.1f %% of the time of those that did not; now %s\n",
+            "", (unsigned)stats.prefetch_trials, 100 * stats.prefetch_time, stats.prefetch_on ? "on" : "off");
+  }
   if (!stats.experts_prefetched) return;
   fprintf(stderr,
           "%-8s %llu read before they were requested, %llu of them used; predicted of those used, by layers ahead:", "",
@@ -116,7 +120,9 @@ void print_streaming_json(const streaming_report *r) {
              (unsigned long long)r->stats.expert_misses);
   print_text("\"experts_prefetched\": %llu, \"prefetch_hits\": %llu, ", (unsigned long long)r->stats.experts_prefetched,
              (unsigned long long)r->stats.prefetch_hits);
-  print_text("\"experts_in_turn\": %llu, ", (unsigned long long)r->stats.experts_in_turn);
+  print_text("\"experts_in_turn\": %llu, \"prefetch_trials\": %u, ", (unsigned long long)r->stats.experts_in_turn,
+             (unsigned)r->stats.prefetch_trials);
+  if (r->stats.prefetch_trials) print_json_member("prefetch_time", r->stats.prefetch_time);
   print_text("\"expert_deltas\": %llu, \"expert_delta_bytes\": %llu, ", (unsigned long long)r->stats.expert_deltas,
              (unsigned long long)r->stats.expert_delta_bytes);
 }

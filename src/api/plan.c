@@ -112,7 +112,10 @@ setun_status setun_model_get_stream_stats(const setun_model *model, setun_stream
                                  .prefetch_hits = s.prefetch_hits,
                                  .expert_deltas = s.deltas,
                                  .expert_delta_bytes = s.delta_bytes,
-                                 .experts_in_turn = s.experts_in_turn};
+                                 .experts_in_turn = s.experts_in_turn,
+                                 .prefetch_trials = s.effect.trials,
+                                 .prefetch_on = s.effect.on,
+                                 .prefetch_time = s.effect.trials ? s.effect.time : 0};
     memcpy(found.prefetch_recall, s.recall, sizeof found.prefetch_recall);
   }
   return ST_FILL(stats, &found);

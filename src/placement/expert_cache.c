@@ -100,6 +100,7 @@ struct st_expert_cache {
   uint64_t made, made_bytes;       // see st_expert_stats.deltas
   uint64_t prefetched, prefetch_hits, in_turn;
   double recall[ST_PREFETCH_DISTANCES];
+  st_prefetch_effect effect;
   double packed_s;
   st_expert_rule rule;
 };
@@ -134,6 +135,7 @@ setun_status st_expert_cache_new(const st_model *m, const st_memory_plan *plan, 
   for (int i = 0; i < ST_PREFETCH_DISTANCES; i++) c->recall[i] = (double)NAN;
   setun_status s = whole ? st_read_view_open(&c->view, d, err) : st_fail_memory(err, "the cache of experts");
   if (s == SETUN_OK) s = st_expert_prefetch_new(m->h.n_layer, c->n_expert, prefetch, &c->prefetch, err);
+  if (s == SETUN_OK) c->effect = st_expert_prefetch_effect(c->prefetch);
   if (s == SETUN_OK) {
     *cache = c;
   } else {
@@ -662,7 +664,12 @@ void st_expert_cache_end(st_expert_cache *c) {
     if (slot->state == SLOT_READING) cancel(c, slot);
     if (slot->state == SLOT_READY) offer(c, slot);
   }
-  if (c->last_layer != NONE) st_expert_prefetch_end(c->prefetch, st_clock_seconds());
+  if (c->last_layer != NONE) {
+    st_expert_prefetch_end(c->prefetch, st_clock_seconds());
+    pthread_mutex_lock(&c->lock);
+    c->effect = st_expert_prefetch_effect(c->prefetch);
+    pthread_mutex_unlock(&c->lock);
+  }
   c->demand.n = 0;
   c->last_layer = c->kept_layer = NONE;
 }
@@ -763,6 +770,7 @@ st_expert_stats st_expert_cache_get_stats(const st_expert_cache *c) {
   stats.prefetch_hits = c->prefetch_hits;
   stats.in_turn = c->in_turn;
   memcpy(stats.recall, c->recall, sizeof stats.recall);
+  stats.effect = c->effect;
   stats.packed_s = c->packed_s;
   stats.rule = st_expert_rule_name(c->rule);
   pthread_mutex_unlock(lock);

@@ -60,8 +60,9 @@ typedef struct st_expert_stats {
   uint64_t prefetched, prefetch_hits;   // read before a layer needed them; those of `hits` that were
   uint64_t in_turn;                     // read before a layer needed them because the layer before used nearly all
   double recall[ST_PREFETCH_DISTANCES]; // see st_expert_prefetch_recall
-  double packed_s;                      // time for converting matrices to the device's order
-  const char *rule;                     // see st_expert_rule_name
+  st_prefetch_effect effect;
+  double packed_s;  // time for converting matrices to the device's order
+  const char *rule; // see st_expert_rule_name
 } st_expert_stats;
 st_expert_stats st_expert_cache_get_stats(const st_expert_cache *cache);
 // The hits and misses of one layer.

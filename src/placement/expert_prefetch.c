@@ -24,6 +24,8 @@ struct st_expert_prefetch {
   uint32_t pause;
   bool in_trial;
   double began, seconds[2]; // of the trial's passes: without, with
+  double all_seconds[2];    // of all trials that have ended
+  uint32_t n_trials;
 };
 
 setun_status st_expert_prefetch_new(uint32_t n_layer, uint32_t n_expert, const st_prefetch_options *o,
@@ -64,6 +66,8 @@ static void decide(st_expert_prefetch *p) {
   bool winner = p->seconds[1] < GAIN * p->seconds[0];
   p->pause = winner != p->winner ? PAUSE_LEAST : p->pause < PAUSE_MOST ? 2 * p->pause : PAUSE_MOST;
   p->winner = winner;
+  p->n_trials++;
+  for (int i = 0; i < 2; i++) p->all_seconds[i] += p->seconds[i];
   p->in_trial = false;
   p->left = p->pause;
 }
@@ -136,4 +140,9 @@ void st_expert_prefetch_used(st_expert_prefetch *p, uint32_t layer, const uint32
 double st_expert_prefetch_recall(const st_expert_prefetch *p, uint32_t distance) {
   uint64_t n = distance && distance <= ST_PREFETCH_DISTANCES ? p->predicted[distance - 1] : 0;
   return n ? (double)p->recalled[distance - 1] / (double)n : (double)NAN;
+}
+
+st_prefetch_effect st_expert_prefetch_effect(const st_expert_prefetch *p) {
+  bool on = p->options.mode == ST_PREFETCH_ALWAYS || p->winner;
+  return (st_prefetch_effect){p->n_trials, p->n_trials ? p->all_seconds[1] / p->all_seconds[0] : (double)NAN, on};
 }

@@ -52,4 +52,12 @@ void st_expert_prefetch_used(st_expert_prefetch *p, uint32_t layer, const uint32
 // The fraction of used experts that were predicted that many layers before; NAN: not known.
 double st_expert_prefetch_recall(const st_expert_prefetch *p, uint32_t distance);
 
+// What trials have found so far.
+typedef struct st_prefetch_effect {
+  uint32_t trials; // that have ended
+  double time;     // of their passes with prefetching, relative to those without; NAN: there were none
+  bool on;         // passes prefetch now, outside of trials
+} st_prefetch_effect;
+st_prefetch_effect st_expert_prefetch_effect(const st_expert_prefetch *p);
+
 #endif

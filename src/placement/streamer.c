@@ -318,6 +318,7 @@ st_streamer_stats st_streamer_get_stats(const st_streamer *s) {
     stats.prefetch_hits = experts.prefetch_hits;
     stats.experts_in_turn = experts.in_turn;
     memcpy(stats.recall, experts.recall, sizeof stats.recall);
+    stats.effect = experts.effect;
   }
   stats.read.bytes -= measured;
   pthread_mutex_lock(lock); // last, so that passes have taken at least as long as they have waited

@@ -44,6 +44,7 @@ typedef struct st_streamer_stats {
   uint64_t deltas, delta_bytes;        // the same
   uint64_t prefetched, prefetch_hits, experts_in_turn;
   double recall[ST_PREFETCH_DISTANCES];
+  st_prefetch_effect effect;
 } st_streamer_stats;
 st_streamer_stats st_streamer_get_stats(const st_streamer *streamer);
 // The experts of one layer; unchanged without a cache.

@@ -75,14 +75,17 @@ class ExpertsTest(Case):
                         self.assertRegex(got.stderr.decode(), r"of 64 experts fit into the cache, which held \d+ of \d+ requested")
 
     def test_prompts_read_in_order(self):
-        """A prompt uses nearly all experts, so those of the next layer are read without waiting for its router; a token alone does not."""
+        """A prompt uses nearly all experts, so those of the next layer are read without waiting for its router; a token alone does not.
+        Of 120 tokens, some are a trial of reading ahead, whose result is reported."""
         model, memory = self.models["t16"], self.plan(self.models["t16"], "1G")["least"]
         found = []
-        for args in (ARGS, ("-p", "a", "-n", 24, "--temp", 0, "--ignore-eos")):
+        for args in (ARGS, ("-p", "a", "-n", 120, "--temp", 0, "--ignore-eos")):
             got = setun("run", model, *args, *SMALL, "-t", 1, "--memory", memory, "--ids", "--verbose")
             self.assertEqual(got.returncode, 0, got.stderr)
             self.assertRegex(got.stderr.decode(), r"experts  hits of those requested, by layer \(slots by (lru|score|next)\)")
             found.append(re.findall(r" (\d+) read in order, before they were requested", got.stderr.decode()))
+            trials = re.findall(r" trials: (\d+); passes that read ahead took [\d.]+ % of the time of", got.stderr.decode())
+            self.assertEqual(trials, ["1"] if args[3] == 120 else [])  # of 16 or 32 passes, after 80
         self.assertEqual([len(numbers) for numbers in found], [1, 0])
         self.assertGreater(int(found[0][0]), 0)
 

@@ -289,6 +289,10 @@ static double follow_trials(double with, variation v, int passes, bool *on) {
     without += time;
     st_expert_prefetch_end(p, now);
   }
+  st_prefetch_effect effect = st_expert_prefetch_effect(p);
+  assert_true(effect.trials ? passes >= 96 : passes < 112);
+  if (effect.trials && !v.fading) assert_true(fabs(effect.time - with) < (v.chance ? 0.5 : 1e-9));
+  if (!effect.trials) assert_true(isnan(effect.time) && !effect.on);
   st_expert_prefetch_free(p);
   return now / without - 1;
 }
