@@ -102,6 +102,8 @@ int read_text(const command *self, const text_options *o, size_t most, input_tex
   size_t span = status ? 0 : st_utf8_span(text->data, text->length);
   if (!status && span < text->length) {
     const char *name = o->prompt ? "--prompt" : !o->file || !strcmp(o->file, "-") ? "standard input" : o->file;
+    free(text->data);
+    *text = (input_text){0};
     return failure("%s: the text is not UTF-8 at byte %zu", name, span);
   }
   if (!status && o->escape) text->length = unescape(text->data, text->length);

@@ -244,8 +244,8 @@ static void name_draft_share(const compute_options *compute, setun_error *error)
   size_t length = strlen(error->message);
   char text[32];
   if (error->code != SETUN_ERROR_MEMORY || !compute->device_beside) return;
-  snprintf(error->message + length, sizeof error->message - length, ", beside %s of it for --draft",
-           format_bytes(compute->device_beside, text));
+  snprintf(error->message + length, sizeof error->message - length,
+           "; beside this, %s of the device's memory are for --draft", format_bytes(compute->device_beside, text));
 }
 
 static bool plan_any(const char *path, const setun_synthesis_params *synthesis, const model_options *o,

@@ -98,7 +98,6 @@ static void print_row(const char *what, uint64_t bytes, const char *remark) {
 
 // The share of a device with memory of its own.
 static void print_device(const setun_plan *p, const char *context, const char *batch) {
-  char text[32];
   if (!p->device_total) return;
   print_text("of the device's memory\n");
   print_row("resident weights", p->resident, "in the device's order");
@@ -111,16 +110,18 @@ static void print_device(const setun_plan *p, const char *context, const char *b
   print_row("limit", p->device_budget, "--device-memory, or what is free");
   print_row("least limit", p->device_least, "");
   if (p->streamed && p->device_whole > p->device_budget)
-    print_text("%-22s %12s  %s\n", "for all weights", format_bytes(p->device_whole, text), "to stay on the device");
+    print_row("for all weights", p->device_whole, "to stay on the device");
   print_text("\n");
 }
 
 static void print_experts(const setun_plan *p, const limits *l) {
   if (!p->n_experts_cached) return;
   print_text("%u of %u experts fit into the cache. It holds %.0f %% of those that a token is routed to if all are "
-             "used equally, and %.0f %% if their use follows Zipf's law: at most %.1f and %.1f tokens/s in decode.\n",
-             (unsigned)p->n_experts_cached, (unsigned)p->n_experts, 100 * hit_rate_uniform(p), 100 * hit_rate_zipf(p),
-             l->decode, l->decode_zipf);
+             "used equally, and %.0f %% if their use follows Zipf's law",
+             (unsigned)p->n_experts_cached, (unsigned)p->n_experts, 100 * hit_rate_uniform(p), 100 * hit_rate_zipf(p));
+  if (isfinite(l->decode_zipf))
+    print_text(": at most %.1f and %.1f tokens/s in decode", l->decode, l->decode_zipf);
+  print_text(".\n");
   if (!p->n_expert_deltas) return;
   print_text("%llu pairs of experts have deltas, %.1f %% of an expert in the mean: reading the others takes %.0f %% of "
              "their bytes where all are used alike.\n",

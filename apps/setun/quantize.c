@@ -86,7 +86,7 @@ static int run(const command *self, int argc, char **argv) {
     return usage_error(self,
                        "--bits, --group: expected --scheme gptq with 2, 3, 4 or 8 bits, a 2:4 scheme or "
                        "ternary-experts, and groups of 32, 64 or 128; or ternary, and groups of 64, 128 or 256; found "
-                       "--scheme %s with %d bits (0: the default) and groups of %d",
+                       "--scheme %s with %d bits and groups of %d (0: the default)",
                        o.scheme, (int)o.bits, (int)o.group);
   }
   if ((!strcmp(o.scheme, "gptq") || !strncmp(o.scheme, "ternary-experts", 15)) && !o.calibration)

@@ -83,8 +83,8 @@ void print_expert_report(const setun_model *model) {
   }
   if (stats.experts_in_turn) {
     fprintf(stderr,
-            "%-8s %llu read in order, before they were requested, because nearly all of the layer before were\n", "",
-            (unsigned long long)stats.experts_in_turn);
+            "%-8s %llu read in order, before they were requested, since the layer before used nearly all of its own\n",
+            "", (unsigned long long)stats.experts_in_turn);
   }
   if (stats.prefetch_trials) {
     fprintf(stderr, "%-8s trials: %u; passes that read ahead took %.1f %% of the time of those that did not; now %s\n",

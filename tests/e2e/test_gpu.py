@@ -96,7 +96,7 @@ class DeviceTest(FolderCase):
         run = ("run", TALES, *PROMPT, "-n", 8, "--ids", "-c", 256, "-b", 16)
         self.assertEqual(self.good(*run, "--device", self.names[0], "--draft", TALES, "--device-memory", both),
                          self.good(*run))
-        self.fails(1, "plan", TALES, *draft, whole, mentions=["of it for --draft", "of the device's memory", "at least"])
+        self.fails(1, "plan", TALES, *draft, whole, mentions=["of the device's memory are for --draft", "at least"])
         self.fails(1, *run[:-4], *draft, least, mentions=["--draft", "would be read for each pass"])
 
     def test_a_device_that_is_not_there(self):
