@@ -158,6 +158,8 @@ class UsageTest(Case):
             with self.subTest(command=name):
                 self.fails(1, name, "no-such-model", "-p", "a", mentions=["no-such-model"])
         self.fails(1, "inspect", "no-such-model", mentions=["no-such-model"])
+        self.fails(1, "bench", "no-such-model", mentions=["no-such-model"])
+        self.fails(1, "run", TALES, "-f", "no-such-file", mentions=["no-such-file"])
 
     def test_a_text_that_is_not_utf8_is_named(self):
         with tempfile.NamedTemporaryFile(suffix=".txt") as file:
@@ -165,8 +167,6 @@ class UsageTest(Case):
             file.flush()
             self.fails(1, "tokenize", TALES, "-f", file.name, mentions=[f"{file.name}: the text is not UTF-8 at byte 3"])
         self.fails(1, "run", TALES, stdin=b"\xc3", mentions=["standard input: the text is not UTF-8 at byte 0"])
-        self.fails(1, "bench", "no-such-model", mentions=["no-such-model"])
-        self.fails(1, "run", TALES, "-f", "no-such-file", mentions=["no-such-file"])
 
 
 class HelpTest(Case):
