@@ -27,6 +27,13 @@ static inline void need(setun_status s, const setun_error *err) {
   if (s != SETUN_OK) fail_msg("%s", err->message);
 }
 
+// The warnings of devices that are opened with `log_line`.
+static char logged[4096];
+static inline void log_line(setun_log_level level, const char *message, void *user) {
+  (void)user;
+  if (level == SETUN_LOG_WARNING) strncat(logged, message, sizeof logged - strlen(logged) - 1);
+}
+
 // Two backends with the same arrays: the device, and the CPU's scalar table.
 typedef struct pair {
   const st_backend *b[2];

@@ -1,13 +1,5 @@
 // What a device's check at start does with wrong results, and devices that are lost.
-#include "models.h"
-
-#include "backend/backend.h"
-
-static const st_backend *gpu;
-
-static void need(setun_status s, const setun_error *err) {
-  if (s != SETUN_OK) fail_msg("%s", err->message);
-}
+#include "device_pair.h"
 
 // A lost device is an error that says so, from then on.
 static void lost(void **state) {
@@ -38,12 +30,6 @@ static void lost(void **state) {
 }
 
 // ---- the check at start -------------------------------------------------------------------------------------------
-
-static char logged[4096];
-static void log_line(setun_log_level level, const char *message, void *user) {
-  (void)user;
-  if (level == SETUN_LOG_WARNING) strncat(logged, message, sizeof logged - strlen(logged) - 1);
-}
 
 static st_device *distrusting(const char *what, setun_status expected, setun_error *err) {
   const st_log log = {log_line, NULL};
