@@ -364,7 +364,7 @@ static setun_status run_chosen(side *s, uint32_t n, const st_dvector *const *bia
     list[i / ST_EXPERT_MATRICES].bias[i % ST_EXPERT_MATRICES] = bias[i / ST_EXPERT_MATRICES % 2];
   }
   setun_status status = s->b->experts_new(s->device, list, EXPERTS, &experts, err);
-  if (status != SETUN_OK) return status;
+  if (status != SETUN_OK || !experts) return status; // without a table the results differ from the CPU's
   s->b->experts(s->queue, &(st_experts_args){.experts = experts,
                                              .x = s->x,
                                              .chosen = s->y,

@@ -369,8 +369,8 @@ bool st_vk_stream_room(st_queue *queue, uint64_t bytes);
 VkDeviceAddress st_vk_stream_copy(st_queue *queue, const void *codes, uint64_t bytes);
 // Submits the copy of the arena in use; *waits: what is submitted next must wait until `copied` is `copies`.
 VkResult st_vk_stream_send(st_queue *queue, bool *waits);
+bool st_vk_stream_used(const st_queue *queue); // whether an arena has codes that the device may still read
 // Waits until the device has read all arenas.
-bool st_vk_stream_used(const st_queue *queue);
 VkResult st_vk_stream_empty(st_queue *queue);
 void st_vk_stream_free(st_queue *queue);
 
@@ -456,6 +456,7 @@ typedef struct st_vk_planned {
   uint32_t pieces, tile;   // tile: most tokens of a piece
   uint32_t gate;           // what is made of both, as shaders/glu.glsl has it; 0: nothing
 } st_vk_planned;
+enum { ST_VK_RECORD = 80 }; // bytes of an `output` of linear.c, which experts.comp writes too
 bool st_vk_are_alike(const st_device *device, const st_dmatrix *a, const st_dmatrix *b);
 void st_vk_multiply_planned(st_queue *queue, const st_array *x, uint32_t first, uint32_t n, const st_dmatrix *like,
                             const st_vk_planned *list, st_vk_op *op);

@@ -8,7 +8,6 @@
 #include "base/memory.h"
 
 enum { WIDE = 128, FEW = 4 }; // invocations of a workgroup; tokens that share a reading of an expert's weights
-enum { RECORD = 80 };         // bytes of an `output` of linear.c
 enum { BIAS = 1 };
 
 struct st_dexperts {
@@ -126,7 +125,8 @@ static bool plan(st_queue *q, const st_experts_args *a, span *s) {
   uint32_t some = s->choices < a->experts->n ? s->choices : a->experts->n;
   s->tile = s->n > 1 ? FEW : 1;
   s->pieces = s->n > 1 ? s->choices / FEW + some : s->choices;
-  uint64_t order = (2 * (uint64_t)s->choices * sizeof(uint32_t) + 15) / 16 * 16, records = (uint64_t)s->pieces * RECORD;
+  uint64_t order = (2 * (uint64_t)s->choices * sizeof(uint32_t) + 15) / 16 * 16;
+  uint64_t records = (uint64_t)s->pieces * ST_VK_RECORD;
   if (!st_vk_grow(q, &q->plan, order + 3 * records) || !st_vk_begin(q)) return false;
   s->order = q->plan.address, s->inner = s->order + order, s->outer = s->inner + 2 * records;
   const st_vk_special special = {{st_vk_local(q->device, WIDE), s->tile}};

@@ -105,6 +105,7 @@ typedef struct {
   float factor;
   uint32_t x_row, dst_row, tokens;
 } output;
+_Static_assert(sizeof(output) == ST_VK_RECORD, "experts.comp writes such records too");
 
 typedef struct {
   VkDeviceAddress x, norm, codes;

@@ -1,14 +1,24 @@
-// Weights that are not resident: codes that the host has come through two buffers, of which the host writes one while
-// the device reads the other. Where the host can write memory of the device's own (cards with a resizable BAR,
+// Weights that are not resident: the host's codes come through two buffers, of which the host writes one while the
+// device reads the other. Where the host can write memory of the device's own (cards with a resizable BAR,
 // integrated ones) shaders read what it wrote; elsewhere a queue of its own copies a full buffer to such memory, and
 // what reads it waits for a semaphore.
 #include "backend/vulkan/device.h"
 
 #include <string.h>
 
-// Until the device has read the arena.
+// Until all copies have ended.
+static VkResult wait_for_copies(const st_queue *q) {
+  const VkSemaphoreWaitInfo all = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+                                   .semaphoreCount = 1,
+                                   .pSemaphores = &q->copied,
+                                   .pValues = &q->copies};
+  return q->copies ? q->device->vk.WaitSemaphores(q->device->device, &all, UINT64_MAX) : VK_SUCCESS;
+}
+
+// Until the device has read the arena. Where a submission that would have waited for a copy failed, the copy may still
+// run.
 static VkResult empty(const st_queue *q, st_vk_arena *a) {
-  VkResult result = a->pending ? st_vk_wait(q, &a->fence) : VK_SUCCESS;
+  VkResult result = a->pending ? st_vk_wait(q, &a->fence) : a->used ? wait_for_copies(q) : VK_SUCCESS;
   a->pending = false;
   a->used = 0;
   return result;
@@ -146,11 +156,7 @@ VkResult st_vk_stream_send(st_queue *q, bool *waits) {
 // After a pass that failed something may still run.
 void st_vk_stream_free(st_queue *q) {
   const st_device *d = q->device;
-  const VkSemaphoreWaitInfo all = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
-                                   .semaphoreCount = 1,
-                                   .pSemaphores = &q->copied,
-                                   .pValues = &q->copies};
-  if (q->copies) d->vk.WaitSemaphores(d->device, &all, UINT64_MAX);
+  wait_for_copies(q);
   for (int i = 0; i < ST_VK_ARENAS; i++) {
     st_vk_arena *a = &q->arenas[i];
     empty(q, a);

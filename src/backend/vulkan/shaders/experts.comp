@@ -7,7 +7,7 @@
 #include "reduce.glsl"
 
 layout(constant_id = 1) const uint TILE = 1;
-const uint MOST_EXPERTS = 1024;
+const uint MOST_EXPERTS = 1024; // ST_MAX_EXPERTS
 
 // The words of `Out`; and of an expert's matrices in the table, each like the first of `Out`.
 const uint OUT = 20, DST = 6, ROWS = 10, DST_STRIDE = 11, FIRST_GROUP = 13, FLAGS = 14, X_ROW = 16, DST_ROW = 17,

@@ -23,8 +23,8 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Ou
   Out o[];
 };
 
-// The matrix of a workgroup: the last one that begins at it or before; `count` 0: each y of workgroups has its own, or
-// two with a gate.
+// The matrix of a workgroup: the last one that begins at it or before. With `count` 0 the workgroups of each y have a
+// matrix of their own, or two with a gate.
 uint matrix_of(Outs outs, uint count, uint group) {
   uint i = 0;
   if (count == 0) return GATE != 0 ? 2 * gl_WorkGroupID.y : gl_WorkGroupID.y;
