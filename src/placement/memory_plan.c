@@ -432,17 +432,14 @@ setun_status st_memory_plan_decide(st_memory_plan *p, const st_directory *d, set
   if (deltas != SETUN_OK) return deltas;
   uint64_t needed = 0;
   choose_batch(p, &needed);
+  set_all(p, true);
+  p->device_whole = st_memory_plan_device(p);
   if (p->resident_parts) {
     set_all(p, false);
     setun_status s = fill_budget(p, err);
     return s == SETUN_OK && p->experts.capacity ? check_equal(&p->experts, err) : s;
   }
-  if (p->mapped) {
-    map(p);
-  } else {
-    set_all(p, true);
-  }
-  p->device_whole = st_memory_plan_device(p);
+  if (p->mapped) map(p);
   if (fits(p)) return SETUN_OK;
   if (p->device_budget && p->device_budget < p->device_least) return fail_device(p, d, p->device_least, err);
   if (p->budget && p->budget < needed) {
