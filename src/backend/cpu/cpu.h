@@ -1,6 +1,5 @@
 // The CPU backend's own types, shared by its files: device.c places weights, queue.c owns a session's memory and
-// threads, ops.c computes, recurrent.c and experts.c do so for recurrent layers and the
-// choice of experts.
+// threads, ops.c computes, recurrent.c and experts.c do so for recurrent layers and the choice of experts.
 #ifndef SETUN_BACKEND_CPU_CPU_H
 #define SETUN_BACKEND_CPU_CPU_H
 
@@ -10,6 +9,8 @@
 #include "kernel/kernel.h"
 
 #include <stdatomic.h>
+
+enum { ST_CPU_SMALL = 16384 }; // floats below which an operation finishes before another thread would wake
 
 typedef struct st_arena_chunk st_arena_chunk;
 

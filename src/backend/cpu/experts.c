@@ -3,9 +3,6 @@
 
 #include <math.h>
 
-// Below this many floats an operation finishes before another thread would wake.
-enum { SMALL = 16384 };
-
 // x becomes softmax(x); the maximum is subtracted first.
 static void softmax(float *x, uint32_t n) {
   float most = -INFINITY, sum = 0;
@@ -81,7 +78,7 @@ static void route_part(void *context, int index, int threads) {
 
 void st_cpu_route(st_queue *q, const st_array *logits, uint32_t n, const st_route_args *args, st_array *chosen) {
   route_job j = {logits, chosen, args, n};
-  if ((size_t)n * args->n_expert < SMALL) {
+  if ((size_t)n * args->n_expert < ST_CPU_SMALL) {
     route_part(&j, 0, 1);
   } else {
     st_pool_run(q->pool, route_part, &j);
@@ -111,7 +108,7 @@ static void add_part(void *context, int index, int threads) {
 void st_cpu_add_chosen(st_queue *q, st_array *x, const st_array *chosen, uint32_t n, uint32_t used, uint32_t width,
                        const st_array *y) {
   add_job j = {q->kernels, x, chosen, y, n, used, width};
-  if ((size_t)n * used * width < SMALL) {
+  if ((size_t)n * used * width < ST_CPU_SMALL) {
     add_part(&j, 0, 1);
   } else {
     st_pool_run(q->pool, add_part, &j);
@@ -141,7 +138,7 @@ static void scatter_part(void *context, int index, int threads) {
 void st_cpu_scatter_add(st_queue *q, st_array *x, const uint32_t *tokens, const float *weights, uint32_t n,
                         uint32_t width, const st_array *y) {
   scatter_job j = {q, x, tokens, weights, n, width, y};
-  if ((size_t)n * width < SMALL) {
+  if ((size_t)n * width < ST_CPU_SMALL) {
     scatter_part(&j, 0, 1);
   } else {
     st_pool_run(q->pool, scatter_part, &j);

@@ -4,9 +4,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-// Below this many floats an operation finishes before another thread would wake.
-enum { SMALL = 16384 };
-
 typedef struct {
   st_queue *q;
   const st_linear_out *outs;
@@ -146,7 +143,7 @@ static void row_part(void *context, int index, int threads) {
 }
 
 static void run_rows(const row_job *j) {
-  if (j->n == 1 || (size_t)j->n * j->heads * j->width < SMALL) {
+  if (j->n == 1 || (size_t)j->n * j->heads * j->width < ST_CPU_SMALL) {
     row_part((void *)j, 0, 1);
   } else {
     st_pool_run(j->q->pool, row_part, (void *)j);

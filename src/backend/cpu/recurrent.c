@@ -9,7 +9,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { SMALL = 16384 }; // floats below which an operation finishes before another thread would wake
 static const float normal_eps =
     1e-6f; // epsilon of the L2 norms of queries and keys (the official implementations' constant)
 
@@ -141,7 +140,7 @@ static void convolve_part(void *context, int index, int threads) {
 void st_cpu_convolve(st_queue *q, st_states *s, uint32_t layer, const st_batch *batch, const st_array *x,
                      const st_dvector *taps, st_array *dst) {
   convolve_job j = {q, s, layer, batch, x, taps->values, dst};
-  if ((size_t)batch->n_tokens * st_state_channels(&s->shape) < SMALL) {
+  if ((size_t)batch->n_tokens * st_state_channels(&s->shape) < ST_CPU_SMALL) {
     convolve_part(&j, 0, 1);
   } else {
     st_pool_run(q->pool, convolve_part, &j);
@@ -234,7 +233,7 @@ void st_cpu_delta(st_queue *q, st_states *s, const st_batch *batch, const st_del
   } else {
     st_pool_run(q->pool, prepare_part, &j);
   }
-  if (batch->n_tokens * s->matrices < SMALL) {
+  if (batch->n_tokens * s->matrices < ST_CPU_SMALL) {
     update_part(&j, 0, 1);
   } else {
     st_pool_run(q->pool, update_part, &j);
@@ -266,7 +265,7 @@ static void columns_part(void *context, int index, int threads) {
 
 void st_cpu_copy_columns(st_queue *q, const st_array *x, uint32_t n, const st_columns *columns, st_array *dst) {
   columns_job j = {x, n, columns, dst};
-  if ((size_t)n * columns->n * columns->count < SMALL) {
+  if ((size_t)n * columns->n * columns->count < ST_CPU_SMALL) {
     columns_part(&j, 0, 1);
   } else {
     st_pool_run(q->pool, columns_part, &j);
