@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+_Static_assert(ST_PART == 8 * ST_KEYS, "lanes/attend.h prefetches half of a part's keys as two blocks, twice");
+
 st_key_range st_attend_parts(const st_attend *a) {
   size_t last = a->n_keys + (a->n_tokens ? a->n_tokens - 1 : 0);
   size_t first = a->window && a->n_keys > a->window ? a->n_keys - a->window : 0;

@@ -174,8 +174,9 @@ st_run_size st_run_size_of(const st_model *m, const st_run_options *o, const st_
   list_arrays(h, &places, o, list);
   for (int i = 0; i < RUN_ARRAYS; i++) floats += (uint64_t)list[i].tokens * list[i].width;
   if (h->n_expert) floats += (uint64_t)o->n_batch * (4 * (uint64_t)h->n_embd + h->n_expert + 6 * h->n_expert_used + 3);
-  // a device's table of the experts' addresses, three matrices each
-  if (h->n_expert && m->backend->own_memory(m->device, NULL)) floats += (uint64_t)h->n_layer * h->n_expert * 3 * 8;
+  if (h->n_expert && m->backend->own_memory(m->device, NULL)) { // a table of the experts' matrices, 32 bytes each
+    floats += (uint64_t)h->n_layer * h->n_expert * ST_EXPERT_MATRICES * 8;
+  }
   floats += (uint64_t)o->n_batch *
             (4 * (uint64_t)m->max_rank + m->max_lora_rows + m->max_normed_columns + m->max_rotated_columns);
   if (m->lora_head) floats += (uint64_t)logits_at_once(o) * h->n_vocab;
