@@ -195,8 +195,8 @@ typedef struct setun_stream_stats {
   const char *how;         /* such as "io_uring, O_DIRECT"; NULL: all weights are resident */
   uint64_t expert_hits;    /* experts that a pass needed in a layer: those in the cache, */
   uint64_t expert_misses;  /* and those that had to be read */
-  const char *expert_rule; /* which expert is replaced: "lru", the one that was used least recently, or "score", the one
-                              that the fewest recent tokens used, or "next", the one whose next use is expected last by
+  const char *expert_rule; /* which expert is replaced: "lru", the one that was used least recently; "score", the one
+                              that the fewest recent tokens used; "next", the one whose next use is expected last by
                               its score and the order of layers; NULL: experts are not cached */
   uint64_t experts_prefetched; /* experts that were read before a layer wanted them, see experts_ahead */
   uint64_t prefetch_hits;      /* of expert_hits: those that had been read so */
