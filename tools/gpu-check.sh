@@ -24,7 +24,8 @@ done
 if [ -z "$build" ]; then
   build=build-gpu
   cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DSETUN_TESTS=ON >"$build.log" 2>&1 &&
-    cmake --build "$build" -j --target setun model_device_operations model_device_start model_backends >>"$build.log" 2>&1 || {
+    cmake --build "$build" -j --target setun model_device_operations model_device_experts model_device_start \
+      model_backends >>"$build.log" 2>&1 || {
     tail -20 "$build.log" >&2
     exit 1
   }
@@ -65,6 +66,7 @@ run start 30 "$build/tests/model_device_start"
 run text_cpu 20 "$setun" run models/setun-tales-7m -p "$prompt" -n 40 --temp 0 --ids
 run text_gpu 30 "$setun" run models/setun-tales-7m -p "$prompt" -n 40 --temp 0 --ids --device "$device"
 run kernels 60 "$build/tests/model_device_operations" --seconds 10
+run experts 30 "$build/tests/model_device_experts" --seconds 5
 run golden 60 "$build/tests/model_backends"
 run pace 20 "$setun" bench models/setun-tales-7m --device "$device" --json -p 64 -n 16 -r 1
 run count 50 "$setun" bench --synthetic 2b4t --device "$device" --count --json
@@ -98,7 +100,7 @@ found = [d for d in json.loads(subprocess.run([setun, "devices", "--json"], stdo
 result = {"device": found[0], "version": subprocess.run([setun, "--version"], stdout=subprocess.PIPE).stdout.decode().strip(),
           "seconds": int(seconds), "checks": {}}
 FULL = {"prefill_tokens": 512, "decode_tokens": 64}  # of `speed`, on a device that is fast enough
-for name in ("start", "text_cpu", "text_gpu", "kernels", "golden", "pace", "count", "speed"):
+for name in ("start", "text_cpu", "text_gpu", "kernels", "experts", "golden", "pace", "count", "speed"):
     status, took, limit = map(int, read(name + ".status").split())
     check = result["checks"][name] = {"passed": status == 0, "seconds": took}
     if status in (124, 137):
