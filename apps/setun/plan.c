@@ -185,6 +185,23 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
              l->ceilings.int8_macs_per_s / 1e9);
 }
 
+// What limits the speed, and what a cache of experts has.
+static void print_limits_json(const setun_plan *p, const limits *l) {
+  print_json_member("disk_read_gbs", l->disk / 1e9);
+  print_json_member("read_bandwidth_gbs", p->device_total ? NAN : l->ceilings.read_bytes_per_s / 1e9);
+  print_json_member("int8_peak_gmacs", p->device_total ? NAN : l->ceilings.int8_macs_per_s / 1e9);
+  print_json_member("decode_tokens_per_s_at_most", l->decode);
+  print_json_member("prefill_tokens_per_s_at_most", l->prefill);
+  print_text("\"expert_cache\": %llu, \"expert_bytes_per_token\": %llu, \"experts\": %u, \"experts_cached\": %u, ",
+             (unsigned long long)p->expert_cache, (unsigned long long)p->expert_token_bytes, (unsigned)p->n_experts,
+             (unsigned)p->n_experts_cached);
+  print_json_member("expert_hit_rate_uniform", hit_rate_uniform(p));
+  print_json_member("expert_hit_rate_zipf", hit_rate_zipf(p));
+  print_json_member("decode_tokens_per_s_at_most_zipf", l->decode_zipf);
+  print_text("\"expert_deltas\": %llu, \"expert_delta_bytes\": %llu", (unsigned long long)p->n_expert_deltas,
+             (unsigned long long)p->expert_delta_bytes);
+}
+
 static void print_json(const setun_plan *p, const limits *l) {
   const struct {
     const char *key;
@@ -225,27 +242,7 @@ static void print_json(const setun_plan *p, const limits *l) {
   for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
     print_text("\"%s\": %llu, ", members[i].key, (unsigned long long)members[i].bytes);
   }
-  print_text("\"disk_read_gbs\": ");
-  print_json_number(l->disk / 1e9);
-  print_text(", \"read_bandwidth_gbs\": ");
-  print_json_number(p->device_total ? NAN : l->ceilings.read_bytes_per_s / 1e9);
-  print_text(", \"int8_peak_gmacs\": ");
-  print_json_number(p->device_total ? NAN : l->ceilings.int8_macs_per_s / 1e9);
-  print_text(", \"decode_tokens_per_s_at_most\": ");
-  print_json_number(l->decode);
-  print_text(", \"prefill_tokens_per_s_at_most\": ");
-  print_json_number(l->prefill);
-  print_text(", \"expert_cache\": %llu, \"expert_bytes_per_token\": %llu, \"experts\": %u, \"experts_cached\": %u, ",
-             (unsigned long long)p->expert_cache, (unsigned long long)p->expert_token_bytes, (unsigned)p->n_experts,
-             (unsigned)p->n_experts_cached);
-  print_text("\"expert_hit_rate_uniform\": ");
-  print_json_number(hit_rate_uniform(p));
-  print_text(", \"expert_hit_rate_zipf\": ");
-  print_json_number(hit_rate_zipf(p));
-  print_text(", \"decode_tokens_per_s_at_most_zipf\": ");
-  print_json_number(l->decode_zipf);
-  print_text(", \"expert_deltas\": %llu, \"expert_delta_bytes\": %llu", (unsigned long long)p->n_expert_deltas,
-             (unsigned long long)p->expert_delta_bytes);
+  print_limits_json(p, l);
   print_text("}\n");
 }
 
