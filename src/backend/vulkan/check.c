@@ -408,9 +408,7 @@ static void try_operation(trials *t, const char *name, trial_fn run, const void 
                       t->d->traits.name, name);
 }
 
-// A mixture's choices, and its experts.
 static void try_experts(trials *t) {
-  try_operation(t, "choices", run_choices, NULL, 1e-5);
   if (t->status != SETUN_OK || !compare(t, "experts", run_experts, NULL, 1e-4)) return;
   t->d->lost_experts = true;
   warn(t->d, "products of experts that it chooses are wrong; the host calls them");
@@ -429,6 +427,7 @@ static void try_operations(trials *t) {
   for (st_activation_fn fn = ST_FN_SILU; fn <= ST_FN_SILU_CLAMPED; fn++)
     try_operation(t, "norms and gates", run_gate, &fn, 1e-4);
   try_operation(t, "rows", run_rows, NULL, 1e-4);
+  try_operation(t, "choices", run_choices, NULL, 1e-5);
 }
 
 // ---- memory of what was found -------------------------------------------------------------------------------------
