@@ -28,7 +28,7 @@ streaming_report make_streaming_report(const setun_model *model, const setun_str
   r.stats.prefetch_hits -= since->prefetch_hits;
   r.stats.expert_deltas -= since->expert_deltas;
   r.stats.expert_delta_bytes -= since->expert_delta_bytes;
-  r.stats.experts_in_turn -= since->experts_in_turn;
+  r.stats.experts_in_turn -= since->experts_in_turn; // trials of reading ahead are of all passes
   double passes = r.stats.passes_s, compute = passes - r.stats.waited_s;
   if (!r.plan.streamed || !r.stats.bytes) return r;
   r.disk_after = measure_disk(model);
