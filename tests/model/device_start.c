@@ -63,6 +63,8 @@ static void wrong_results(void **state) {
   setun_error err;
   distrusting("rows", SETUN_ERROR_UNSUPPORTED, &err);
   assert_non_null(strstr(err.message, "cannot be used: its results for rows differ from the CPU's"));
+  distrusting("choices", SETUN_ERROR_UNSUPPORTED, &err); // of experts, by any mixture
+  assert_non_null(strstr(err.message, "its results for choices differ from the CPU's"));
   st_device *d = distrusting("half-precision weights", SETUN_OK, &err);
   assert_int_equal(asked(d, true, false, SETUN_OK, &err).own, 16 * 64 * 4); // float32 instead
   assert_non_null(strstr(logged, "products of half-precision weights are wrong"));
