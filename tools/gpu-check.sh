@@ -1,11 +1,12 @@
 #!/bin/sh
 # Checks Setun on this machine's first GPU in under four minutes (after building): kernels, golden models, and a synthetic
 # model of 2 billion ternary weights, with as many tokens as the device's speed allows; writes one JSON file, for docs/gpu.md.
-# A part that takes longer than its share is stopped, which the file says: "cut", and "complete": false.
+# A part that takes longer than its share is stopped, which the file says: "cut", and "complete": false. Speed may be cut;
+# a check of results that is cut has failed, since a device may hang.
 # usage: tools/gpu-check.sh [--build FOLDER] [-o FILE]
 #   --build FOLDER  a build that was brought along (with tests); otherwise build-gpu/ is built from these sources
 #   -o FILE         default gpu-check.json
-# Exit status: 0 (also where something was cut), 1 when a check failed, 77 without a GPU that can be used.
+# Exit status: 0 (also where speed was cut), 1 when a check failed, 77 without a GPU that can be used.
 set -eu
 cd "$(dirname "$0")/.."
 build='' device=vulkan:0 out=gpu-check.json
@@ -14,7 +15,7 @@ while [ $# -gt 0 ]; do
     --build) build=$2 ;;
     -o) out=$2 ;;
     *)
-      sed -n '5,8s/^# \{0,1\}//p' "$0" >&2
+      sed -n '6,9s/^# \{0,1\}//p' "$0" >&2
       exit 2
       ;;
   esac
@@ -99,6 +100,7 @@ found = [d for d in json.loads(subprocess.run([setun, "devices", "--json"], stdo
          if d["name"] == device]
 result = {"device": found[0], "version": subprocess.run([setun, "--version"], stdout=subprocess.PIPE).stdout.decode().strip(),
           "seconds": int(seconds), "checks": {}}
+SPEEDS = ("pace", "count", "speed")
 FULL = {"prefill_tokens": 512, "decode_tokens": 64}  # of `speed`, on a device that is fast enough
 for name in ("start", "text_cpu", "text_gpu", "kernels", "experts", "golden", "pace", "count", "speed"):
     status, took, limit = map(int, read(name + ".status").split())
@@ -107,7 +109,7 @@ for name in ("start", "text_cpu", "text_gpu", "kernels", "experts", "golden", "p
         check["cut"] = f"stopped after {limit} s" if limit else "not begun: no time was left"
     elif status:
         check["error"] = (read(name + ".err") or read(name + ".out"))[-2000:]
-    elif name in ("pace", "count", "speed"):
+    elif name in SPEEDS:
         check["result"] = json.loads(read(name + ".out"))
     if name == "speed" and "result" in check:
         fewer = [f"{check['result'][key]} of {n} {key}" for key, n in FULL.items() if check["result"][key] < n]
@@ -117,7 +119,7 @@ checks = result["checks"]
 if checks["text_cpu"]["passed"] and checks["text_gpu"]["passed"]:
     checks["same_text"] = {"passed": read("text_cpu.out") == read("text_gpu.out")}
 result["complete"] = not any("cut" in c for c in checks.values())
-result["passed"] = all(c["passed"] or "cut" in c for c in checks.values())
+result["passed"] = all(c["passed"] or ("cut" in c and name in SPEEDS) for name, c in checks.items())
 with open(out, "w", encoding="utf-8") as file:
     json.dump(result, file, indent=1)
     file.write("\n")

@@ -143,8 +143,15 @@ static void route(st_run *r, const st_layer *l, const st_array *x, uint32_t n) {
 }
 
 static setun_status read_choices(st_run *r, uint32_t n, choice *to, setun_error *err) {
-  size_t floats = (size_t)n * r->model->h.n_expert_used * 2;
-  return r->model->backend->read(r->queue, r->moe->choices, 0, floats, (float *)to, err);
+  const st_hparams *h = &r->model->h;
+  size_t all = (size_t)n * h->n_expert_used;
+  setun_status s = r->model->backend->read(r->queue, r->moe->choices, 0, 2 * all, (float *)to, err);
+  for (size_t i = 0; s == SETUN_OK && i < all; i++) { // a device's memory may hold anything
+    if (!(to[i].expert >= 0 && to[i].expert < (float)h->n_expert))
+      s = st_fail(err, SETUN_ERROR_IO, "a router's choice: expected an expert below %u, found %g", h->n_expert,
+                  (double)to[i].expert);
+  }
+  return s;
 }
 
 static uint32_t expert_of(const choice *c) {

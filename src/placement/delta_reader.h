@@ -1,5 +1,5 @@
 // Reads the differences between experts (source/expert_deltas.h) for the cache of experts, and applies them to copies
-// of experts that it has (requirement R1.7: nothing is read for an expert in the cache, a delta where the cache has one
+// of experts that it has (nothing is read for an expert in the cache, a delta where the cache has one
 // that it can be made from, and otherwise all of it). One thread at a time, that of the cache.
 #ifndef SETUN_PLACEMENT_DELTA_READER_H
 #define SETUN_PLACEMENT_DELTA_READER_H

@@ -1,5 +1,5 @@
 // Which expert a cache replaces first: the least recently used one (LRU), the one with the lowest score, its share of
-// recent tokens: score = 0.999 score + 0.001 selected, for each token (requirement R1.8), or the one whose next use is
+// recent tokens: score = 0.999 score + 0.001 selected, for each token, or the one whose next use is
 // expected last by its score and the order of layers: an expert that a part p of the tokens use is expected after the
 // layers until its own comes, and 1 / p - 1 times all layers.
 //

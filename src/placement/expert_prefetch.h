@@ -1,7 +1,7 @@
 // Prefetching of experts, before a layer requests them: which ones are expected, how well they were predicted, and
 // whether reading them makes passes faster. The reading itself is in expert_cache.h.
 //
-// A prediction comes from the routers of the next layers, applied to the hidden state of this one (requirement R1.9).
+// A prediction comes from the routers of the next layers, applied to the hidden state of this one.
 // Whether it helps depends on the disk and the text, so it is measured: eight blocks of passes with (1) and without (0)
 // it alternate as 1 0 0 1 0 1 1 0, so that a change of speed affects both equally if it is steady, or fades like that
 // of a cache that fills; a trial that is lost after four of them ends there. Prefetching continues only while it is

@@ -1,4 +1,4 @@
-// The differences between experts that a file has beside them (requirement R1.11): with one expert in memory, another
+// The differences between experts that a file has beside them: with one expert in memory, another
 // one of its layer can be made from fewer bytes than it takes itself. Written by `convert --deltas`, for experts in
 // t16.
 //

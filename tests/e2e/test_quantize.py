@@ -176,7 +176,7 @@ class QuantizeTest(FolderCase):
 
     @needs_lapack
     def test_experts(self):
-        """R1.10's recipe: ternary experts, 2 bits for the others, 8-bit rows of the embedding. Experts that few tokens reach are
+        """Ternary experts, 2 bits for the others, 8-bit rows of the embedding. Experts that few tokens reach are
         rounded, and named; others are not. A model with shared experts, by a recipe."""
         text, out, recipe = self.path("text"), self.path("out.gguf"), self.path("recipe")
         with open(text, "w", encoding="utf-8") as file:

@@ -177,7 +177,6 @@ static setun_status run_products(side *s, const void *what, setun_error *err) {
     s->b->linear(s->queue, s->x, 0, n, s->norm, 1e-5f, &second, 1);
     status = take(s, s->z, n, err);
     if (status != SETUN_OK) break;
-    if (n > 1) continue;
     const st_linear_out both[] = {first, second};
     s->b->linear(s->queue, s->x, 0, n, NULL, 0, both, 2);
     s->b->glu(s->queue, ST_FN_RELU2, s->y, s->z, n, s->width, s->y);
