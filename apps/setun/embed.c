@@ -336,6 +336,11 @@ static int check(const command *self, const embed_options *o, const char *model)
   }
   if (!o->output) return 0;
   if (!strcmp(o->output, "-")) return usage_error(self, "-o needs a file: omit it for standard output");
+  for (size_t i = 0; i < o->files.count; i++) {
+    const named_file files[] = {{"--file", o->files.items[i]}, {"-o", o->output}};
+    int status = check_distinct(self, files, sizeof files / sizeof *files);
+    if (status) return status;
+  }
   return check_output(self, "-o", o->output, model, &o->compute.adapters);
 }
 

@@ -103,6 +103,8 @@ static int run(const command *self, int argc, char **argv) {
   if (parse_options(self, argc, argv, &o, &status) < 0) return status;
   if (!o.output) return usage_error(self, "-o FILE is missing");
   if (strcmp(o.output, "-") == 0) return usage_error(self, "-o needs a file: standard output cannot take the numbers");
+  const named_file files[] = {{"--file", o.text.file}, {"-o", o.output}};
+  if ((status = check_distinct(self, files, sizeof files / sizeof *files))) return status;
   if ((status = check_output(self, "-o", o.output, argv[1], &o.compute.adapters))) return status;
   status = o.ids ? read_ids(self, &o, &list) : read_text(self, &o.text, text_limit(o.compute.memory), &text);
   if (status) return status;

@@ -28,6 +28,13 @@ static bool is_sibling(const char *name, const char *first) {
          memcmp(name, first, n - TAIL - NUMBER) == 0;
 }
 
+// The last part of a path, and its folder in `folder`.
+static const char *split(const char *path, char folder[PATH_MAX]) {
+  const char *slash = strrchr(path, '/');
+  snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash + 1 - path) : 1, slash ? path : ".");
+  return slash ? slash + 1 : path;
+}
+
 // The file itself; for a directory, every file; for a split GGUF file, its other parts in the same folder. False after
 // a report: out of memory.
 static bool is_part_of(const struct stat *st, const char *path, bool *is_part) {
@@ -38,7 +45,7 @@ static bool is_part_of(const struct stat *st, const char *path, bool *is_part) {
   DIR *entries = opendir(folder);
   const char *slash = strrchr(path, '/'), *first = entries ? NULL : slash ? slash + 1 : path;
   if (!entries && errno != ENOMEM) {
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash + 1 - path) : 1, slash ? path : ".");
+    split(path, folder);
     entries = opendir(folder);
   }
   if (!entries && errno == ENOMEM) {
@@ -58,7 +65,20 @@ static bool is_part_of(const struct stat *st, const char *path, bool *is_part) {
 
 bool is_same_file(const char *a, const char *b) {
   struct stat st;
-  return !stat(a, &st) && is_file(&st, b);
+  char folder[PATH_MAX], other[PATH_MAX];
+  if (!stat(a, &st)) return is_file(&st, b);
+  bool same_name = !strcmp(split(a, folder), split(b, other));
+  return same_name && !stat(folder, &st) && is_file(&st, other);
+}
+
+int check_distinct(const command *self, const named_file *files, size_t n) {
+  for (size_t i = 1; i < n; i++) {
+    for (size_t k = 0; files[i].path && k < i; k++) {
+      if (!files[k].path || !is_same_file(files[k].path, files[i].path)) continue;
+      return usage_error(self, "%s and %s name one file: %s", files[k].option, files[i].option, files[i].path);
+    }
+  }
+  return 0;
 }
 
 int check_output(const command *self, const char *name, const char *output, const char *path,

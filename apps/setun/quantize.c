@@ -93,6 +93,9 @@ static int run(const command *self, int argc, char **argv) {
     return usage_error(self, "expected --calibration FILE with gptq and ternary-experts");
   if (!o.calibration && (o.windows || o.window))
     return usage_error(self, "--windows, --window: expected --calibration");
+  const named_file files[] = {
+      {"--calibration", o.calibration}, {"--scheme", is_scheme(scheme) ? NULL : scheme}, {"-o", o.output}};
+  if ((status = check_distinct(self, files, sizeof files / sizeof *files))) return status;
   if ((status = check_output(self, "-o", o.output, argv[1], NULL))) return status;
   if (!is_scheme(scheme) && access(scheme, F_OK))
     return usage_error(

@@ -8,6 +8,7 @@
 #include "logprobs.h"
 #include "model.h"
 #include "output.h"
+#include "own_files.h"
 #include "sampling.h"
 #include "session.h"
 #include "stops.h"
@@ -534,6 +535,18 @@ static void free_generation(generation *g) {
   logprobs_free(&g->likely);
 }
 
+// The trace replaces what is there. The other files are read first, and refused if they are of another kind.
+static int check_files(const command *self, const run_options *o, const char *model) {
+  const char *draft = o->compute.draft;
+  const named_file files[] = {
+      {"--file", o->text.file},  {"--json-schema", o->constraint.schema},       {"--grammar", o->constraint.grammar},
+      {"--session", o->session}, {"--experts-state", o->compute.experts_state}, {"--trace", o->trace}};
+  int status = check_distinct(self, files, sizeof files / sizeof *files);
+  if (!status && o->trace) status = check_output(self, "--trace", o->trace, model, &o->compute.adapters);
+  if (!status && o->trace && draft) status = check_output(self, "--trace", o->trace, draft, NULL);
+  return status;
+}
+
 static int run(const command *self, int argc, char **argv) {
   run_options o = {.n = -1, .logprobs = -1, .sampling = sampling_unset()};
   generation g = {0};
@@ -546,6 +559,7 @@ static int run(const command *self, int argc, char **argv) {
   if (!status && o.ids + o.json + o.jsonl > 1)
     status = usage_error(self, "--ids, --json and --jsonl exclude each other");
   if (!status && o.logprobs >= 0 && !is_json(&o)) status = usage_error(self, "--logprobs goes with --json or --jsonl");
+  if (!status) status = check_files(self, &o, argv[1]);
   if (!status) status = read_constraint(self, &o.constraint, o.ignore_end, &o.constraint_text);
   if (!status) status = read_text(self, &o.text, text_limit(o.compute.memory), &text);
   if (status) {

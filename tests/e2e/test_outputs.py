@@ -155,6 +155,39 @@ class Outputs(FolderCase):
             self.fails(2, "logits", model, "--ids", "1", "--lora", lora, "-o", adapter, mentions=["adapter's files", adapter])
         self.assertEqual(self.contents(adapter), before)
 
+    def test_a_trace_replaces_no_model(self):
+        model, draft = self.path("olmoe.gguf"), self.path("draft.gguf")
+        for path in (model, draft):
+            shutil.copyfile(os.path.join(GOLDEN, "gguf", "olmoe-plain.gguf"), path)
+        os.symlink(model, self.path("link"))
+        before = self.contents(model)
+        for trace in (model, self.path("link"), draft):
+            self.fails(2, "run", model, "-p", "a", "-n", 1, "--draft", draft, "--trace", trace,
+                       mentions=["--trace", "own files", trace])
+        self.assertEqual((self.contents(model), self.contents(draft)), (before, before))
+
+    def test_no_file_is_written_twice_or_over_what_is_read(self):
+        model, text, new = os.path.join(GOLDEN, "gguf", "olmoe-plain.gguf"), self.old("text"), self.path("new")
+        os.symlink(text, self.path("link"))
+        names = (("--session", "--trace"), ("--experts-state", "--trace"), ("--session", "--experts-state"))
+        for first, second in names:
+            for other in (new, os.path.join(self.folder, ".", "new")):
+                self.fails(2, "run", model, "-p", "a", "-n", 1, first, new, second, other, mentions=[first, second, other])
+        self.assertFalse(os.path.exists(new))
+        for option in ("-f", "--grammar", "--json-schema"):
+            for trace in (text, self.path("link")):
+                prompt = () if option == "-f" else ("-p", "a")
+                self.fails(2, "run", model, *prompt, "-n", 1, option, text, "--trace", trace, mentions=["--trace", trace])
+        for output in (text, self.path("link")):
+            self.fails(2, "logits", TALES, "-f", text, "-o", output, mentions=["--file", "-o", output])
+            self.fails(2, "embed", TALES, "-f", text, "-o", output, mentions=["--file", "-o", output])
+            self.fails(2, "quantize", TALES, "--scheme", "gptq", "--calibration", text, "-o", output,
+                       mentions=["--calibration", "-o", output])
+            self.fails(2, "quantize", TALES, "--scheme", text, "-o", output, mentions=["--scheme", "-o", output])
+        self.good("quantize", TALES, "--scheme", "zp4-64", "-o", "zp4-64", cwd=self.folder)  # a scheme's name is not a file
+        self.assertEqual(self.contents(text), b"older")
+        self.good("run", model, "-p", "a", "-n", 1, "--session", new, "--trace", self.path("trace"))
+
 
 if __name__ == "__main__":
     main()
