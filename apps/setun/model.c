@@ -268,6 +268,15 @@ bool plan_synthetic(const setun_synthesis_params *synthesis, const model_options
   return plan_any(NULL, synthesis, o, compute, plan);
 }
 
+// --experts-state concerns a cache of experts: without experts it is an error, and where all are resident this is said.
+static bool check_experts_state(const setun_model *model, const compute_options *compute) {
+  if (!compute->experts_state) return true;
+  setun_plan plan = model_plan_of(model);
+  if (!plan.n_expert_layers) return !failure("--experts-state: expected a model with experts, found one without");
+  if (!plan.n_experts_cached) note("--experts-state %s is not used: all experts are resident", compute->experts_state);
+  return true;
+}
+
 static bool open_any(const char *path, const setun_synthesis_params *synthesis, const model_options *o,
                      const compute_options *compute, bool verbose, setun_model **model) {
   setun_session_params session = session_params(compute);
@@ -287,7 +296,8 @@ static bool open_any(const char *path, const setun_synthesis_params *synthesis, 
   free(cache);
   progress_end(&work.progress);
   if (interrupt_status()) return false; // nothing to report; the caller frees what was loaded
-  return fine || !report(&error);
+  if (!fine) return !report(&error);
+  return check_experts_state(*model, compute);
 }
 
 bool open_model(const char *path, const model_options *o, const compute_options *compute, bool verbose,

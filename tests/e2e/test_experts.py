@@ -13,7 +13,7 @@ import xml.etree.ElementTree
 from random import Random
 
 import gguf
-from support import ROOT, Case, main, setun
+from support import ROOT, TALES, Case, main, setun
 
 MIB = 1 << 20
 ARGS = ("-p", "the quick brown fox jumps over the lazy dog and the cat", "-n", 24, "--temp", 0, "--ignore-eos")
@@ -150,6 +150,10 @@ class ExpertsTest(Case):
         self.assertEqual((hits(first), hits(again)), ([0, wanted], [wanted, wanted]))
         other = run(self.models["t16"], "1G")  # resident: the file is of no use, and stays
         self.assertEqual(other.returncode, 0, other.stderr)
+        self.assertIn(b"--experts-state %s is not used: all experts are resident" % state.encode(), other.stderr)
+        none = run(TALES, "1G")
+        self.assertEqual(none.returncode, 1)
+        self.assertIn(b"--experts-state: expected a model with experts, found one without", none.stderr)
         with open(state, "rb") as file:
             self.assertEqual(file.read()[:8], b"SETUNEXP")
         for spoiled, mention in ((b"x" * 40, "a file of cached experts"), (bytes[:-1], "as many bytes"), (bytes[:16] + b"12345678" + bytes[24:], "of another"),
