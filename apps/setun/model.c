@@ -322,9 +322,14 @@ static bool draft_fits(compute_options *compute, const setun_plan *plan) {
   compute->device_beside = plan->device_total;
   if (!plan->streamed && limit) compute->device_memory = limit > plan->device_total ? limit - plan->device_total : 1;
   if (!plan->streamed) return true;
+  char need[32], found[32], where[128] = "";
+  if (limit && plan->device_whole > limit) {
+    snprintf(where, sizeof where, ": all of it takes %s of the device's memory, found %s",
+             format_bytes(plan->device_whole, need), format_bytes(limit, found));
+  }
   failure("--draft: %s: expected a model that fits into memory together with the other, found one whose weights would "
-          "be read for each pass",
-          compute->draft);
+          "be read for each pass%s",
+          compute->draft, where);
   return false;
 }
 

@@ -97,7 +97,8 @@ static void print_row(const char *what, uint64_t bytes, const char *remark) {
 }
 
 // The share of a device with memory of its own.
-static void print_device(const setun_plan *p, const char *context, const char *batch) {
+static void print_device(const setun_plan *p, const char *context, const char *batch, uint64_t draft) {
+  char text[32], limit[96] = "--device-memory, or what is free";
   if (!p->device_total) return;
   print_text("of the device's memory\n");
   print_row("resident weights", p->resident, "in the device's order");
@@ -107,7 +108,9 @@ static void print_device(const setun_plan *p, const char *context, const char *b
   print_row("KV cache", p->cache, context);
   print_row("activations", p->device_work, batch);
   print_row("in all", p->device_total, "");
-  print_row("limit", p->device_budget, "--device-memory, or what is free");
+  if (draft)
+    snprintf(limit, sizeof limit, "--device-memory, or what is free, less %s for --draft", format_bytes(draft, text));
+  print_row("limit", p->device_budget, limit);
   print_row("least limit", p->device_least, "");
   if (p->streamed && p->device_whole > p->device_budget)
     print_row("for all weights", p->device_whole, "to stay on the device");
@@ -157,7 +160,7 @@ static void print_table(const setun_plan *p, const limits *l, const plan_options
   print_row("budget", p->budget, o->compute.memory ? "--memory" : "what is available, less a margin");
   print_row("least budget", p->least, "including what is left to the system, valid for another start");
   print_text("\n");
-  print_device(p, context, batch);
+  print_device(p, context, batch, o->compute.device_beside);
   if (p->streamed) {
     print_text("%s of the files' %s of weights are read from disk for each %s.\n", format_bytes(p->streamed, text),
                format_bytes(p->stored, context), p->n_experts_cached ? "token, except experts in the cache" : "pass");

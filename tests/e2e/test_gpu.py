@@ -97,7 +97,9 @@ class DeviceTest(FolderCase):
         self.assertEqual(self.good(*run, "--device", self.names[0], "--draft", TALES, "--device-memory", both),
                          self.good(*run))
         self.fails(1, "plan", TALES, *draft, whole, mentions=["of the device's memory are for --draft", "at least"])
-        self.fails(1, *run[:-4], *draft, least, mentions=["--draft", "would be read for each pass"])
+        self.assertRegex(self.good("plan", TALES, *draft, both).decode(), r"\nlimit .* less [0-9.]+ MiB for --draft\n")
+        needs = f"all of it takes {plan['device_whole'] / (1 << 20):.1f} MiB of the device's memory, found {least[:-1]}.0 MiB"
+        self.fails(1, *run[:-4], *draft, least, mentions=["--draft", "would be read for each pass", needs])
 
     def test_a_device_that_is_not_there(self):
         self.fails(1, "run", TALES, *PROMPT, "--device", "vulkan:99", mentions=["vulkan:99", "setun devices"])
