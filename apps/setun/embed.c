@@ -128,6 +128,7 @@ static int add_lines(const reading *r, const input_text *text) {
 static int add_file(const reading *r, const char *path) {
   input_text text = {0};
   int status = read_file(path, text_limit(r->o->compute.memory), &text);
+  if (!status) status = check_text(path, &text);
   if (!status) status = r->o->lines ? add_lines(r, &text) : add_text(r, text.data, text.length);
   free(text.data);
   return status;

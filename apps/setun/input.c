@@ -97,14 +97,17 @@ static int find_text(const command *self, const text_options *o, size_t most, in
   return read_file("-", most, text);
 }
 
+int check_text(const char *name, const input_text *text) {
+  size_t span = st_utf8_span(text->data, text->length);
+  if (span == text->length) return 0;
+  return failure("%s: the text is not UTF-8 at byte %zu", strcmp(name, "-") ? name : "standard input", span);
+}
+
 int read_text(const command *self, const text_options *o, size_t most, input_text *text) {
   int status = find_text(self, o, most, text);
-  size_t span = status ? 0 : st_utf8_span(text->data, text->length);
-  if (!status && span < text->length) {
-    const char *name = o->prompt ? "--prompt" : !o->file || !strcmp(o->file, "-") ? "standard input" : o->file;
+  if (!status && (status = check_text(o->prompt ? "--prompt" : o->file ? o->file : "-", text))) {
     free(text->data);
     *text = (input_text){0};
-    return failure("%s: the text is not UTF-8 at byte %zu", name, span);
   }
   if (!status && o->escape) text->length = unescape(text->data, text->length);
   return status;

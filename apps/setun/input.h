@@ -24,6 +24,8 @@ typedef struct input_text {
 // The text of -p, of -f ("-": standard input), or of standard input unless it is a terminal; unchanged, except
 // for escapes with -e. At most `most` bytes are read (see text_limit). Returns 0, or the exit status after a report.
 int read_text(const command *self, const text_options *o, size_t most, input_text *text);
+// 0, or 1 after a report that the text is not UTF-8, with the file's name ("-": standard input).
+int check_text(const char *name, const input_text *text);
 // Replaces \n \r \t \\ \" \' and \xNN (two hexadecimal digits) by their characters; other backslashes stay. Returns the
 // new length, which is not longer.
 size_t unescape(char *text, size_t length);

@@ -9,14 +9,15 @@
 static const char list_name[] = "modules.json";
 static const char type_prefix[] = "sentence_transformers.";
 
-// Reads a JSON file of the model's folder, whose root may be a list; *root stays NULL if absent.
-static setun_status load(const char *folder, const char *name, st_json **root, setun_error *err) {
+// Reads a JSON file of the model's folder, whose root may be a list; *root stays NULL if absent. Errors of its text are
+// named by `within` too; NULL: by the caller.
+static setun_status load(const char *folder, const char *name, const char *within, st_json **root, setun_error *err) {
   char *text = NULL;
   size_t length = 0;
   setun_status s = st_file_load_beside(folder, name, ST_CONFIG_MOST, &text, &length, err);
-  if (s == SETUN_OK && text) s = st_json_parse_any(text, length, name, root, err);
+  bool parsed = s != SETUN_OK || !text || (s = st_json_parse_any(text, length, name, root, err)) == SETUN_OK;
   st_free(text);
-  return s;
+  return parsed || !within ? s : st_fail_in(err, s, "%s", within);
 }
 
 // The last part of a type such as "sentence_transformers.models.Pooling".
@@ -78,10 +79,10 @@ static setun_status open_module(st_builder *b, const st_json *item, uint32_t *n_
   }
   if (!(m->name = st_strdup(place))) return st_fail_memory(err, list_name);
   d->n_modules++;
-  if (!*place) return load(d->path, "sentence_bert_config.json", &m->config, err);
+  if (!*place) return load(d->path, "sentence_bert_config.json", NULL, &m->config, err);
   char *folder = st_path_join(d->path, place);
   if (!folder) return st_fail_memory(err, list_name);
-  s = load(folder, "config.json", &m->config, err);
+  s = load(folder, "config.json", NULL, &m->config, err);
   if (s == SETUN_OK && m->kind == ST_SENTENCE_DENSE) s = open_dense(b, folder, (*n_dense)++, err);
   st_free(folder);
   return s == SETUN_OK ? s : st_fail_in(err, s, "%s", place);
@@ -91,7 +92,7 @@ setun_status st_sentence_open(st_builder *b, setun_error *err) {
   st_directory *d = b->directory;
   st_json *list = NULL;
   uint32_t n_dense = 0;
-  setun_status s = load(d->path, list_name, &list, err);
+  setun_status s = load(d->path, list_name, d->path, &list, err);
   if (s != SETUN_OK || !list) return s;
   if (!st_json_is_array(list) || st_json_size(list) > ST_SENTENCE_MODULES) {
     s = st_fail(err, SETUN_ERROR_FORMAT, "expected a list of at most %d modules, found %s of %zu", ST_SENTENCE_MODULES,
@@ -105,9 +106,9 @@ setun_status st_sentence_open(st_builder *b, setun_error *err) {
 
 setun_status st_sentence_open_prompts(st_builder *b, setun_error *err) {
   st_directory *d = b->directory;
-  setun_status s = load(d->path, ST_SENTENCE_CONFIG, &d->sentence_config, err);
+  setun_status s = load(d->path, ST_SENTENCE_CONFIG, d->path, &d->sentence_config, err);
   if (s != SETUN_OK || !d->sentence_config || st_json_is_object(d->sentence_config)) return s;
-  return st_fail(err, SETUN_ERROR_FORMAT, "%s: expected an object, found %s", ST_SENTENCE_CONFIG,
+  return st_fail(err, SETUN_ERROR_FORMAT, "%s: %s: expected an object, found %s", d->path, ST_SENTENCE_CONFIG,
                  st_json_kind(d->sentence_config));
 }
 

@@ -351,6 +351,17 @@ class EmbedTest(Case):
         refused(["modules.json", "order"], order, "modules.json")
         refused(["modules.json", "LSTM"], [module(0, "", "Transformer"), module(1, "1_LSTM", "LSTM")], "modules.json")
         refused(["modules.json", "a folder"], [module(0, "", "Transformer"), module(1, "../x", "Pooling")], "modules.json")
+        for name in ("modules.json", "config_sentence_transformers.json"):
+            path = self.copy(self.around, "spoiled-" + name)
+            with open(os.path.join(path, name), "w", encoding="utf-8") as file:
+                file.write("{")
+            self.fails(1, "embed", path, "a", "--prompt-name", "none", mentions=[f"{path}: {name}: line 1"])
+        text = os.path.join(path, "text")
+        with open(text, "wb") as file:
+            file.write(b"first\nsecond \xff\n")
+        for lines in ((), ("--lines",)):
+            self.fails(1, "embed", self.around, "-f", text, *lines, "--prompt-name", "none",
+                       mentions=[f"{text}: the text is not UTF-8 at byte 13"])
         path = self.copy(self.around, "refused")
         os.rename(os.path.join(path, "3_Dense", "model.safetensors"), os.path.join(path, "3_Dense", "pytorch_model.bin"))
         self.fails(1, "embed", path, "a", "--prompt-name", "none", mentions=["pickle"])
