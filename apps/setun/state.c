@@ -30,7 +30,8 @@ static char *file_in(const char *variable, const char *below_home, const char *n
   char *path = malloc(size);
   if (!path) return NULL;
   snprintf(path, size, "%s%s/setun/%s", root, folder, name);
-  if (make_folders(path, 0700)) return path;
+  struct stat st;
+  if ((own || !stat(home, &st)) && make_folders(path, 0700)) return path; // a home that is not there is not made
   note("%s: cannot make its folder: %s", path, reason_of(errno));
   free(path);
   return NULL;

@@ -169,6 +169,9 @@ class DeviceTest(FolderCase):
         self.assertEqual(setun(*run, env=environment).stdout, first.stdout)
         with open(path, "rb") as file:
             self.assertEqual(file.read(len(kept) - 1), kept[:-1], "a damaged file is not written again")
+        nowhere = {k: v for k, v in os.environ.items() if k != "XDG_CACHE_HOME"}
+        self.assertEqual(setun(*run, env={**nowhere, "HOME": self.path("none")}).stdout, first.stdout)
+        self.assertFalse(os.path.exists(self.path("none")), "a home that is not there is not made")
 
 
 if __name__ == "__main__":

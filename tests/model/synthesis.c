@@ -147,7 +147,7 @@ static void files(void **state) {
 static void refused(const setun_synthesis_params *p, setun_status status, const char *mention) {
   setun_error err = {SETUN_OK, ""};
   setun_model *m = NULL;
-  assert_int_equal(setun_synthesize("/nonexistent/x.gguf", p, &err), status);
+  assert_int_equal(setun_synthesize("/dev/null/x.gguf", p, &err), status);
   if (!strstr(err.message, mention)) fail_msg("\"%s\" does not mention %s", err.message, mention);
   assert_int_equal(setun_model_load_synthetic(p, NULL, &m, &err), status);
   if (!strstr(err.message, mention)) fail_msg("\"%s\" does not mention %s", err.message, mention);
@@ -183,8 +183,8 @@ static void arguments(void **state) {
   p.threads = 1025;
   refused(&p, SETUN_ERROR_ARGUMENT, "1025");
   p.threads = 1;
-  assert_int_equal(setun_synthesize("/nonexistent/x.gguf", &p, &err), SETUN_ERROR_IO);
-  assert_non_null(strstr(err.message, "/nonexistent/x.gguf"));
+  assert_int_equal(setun_synthesize("/dev/null/x.gguf", &p, &err), SETUN_ERROR_IO);
+  assert_non_null(strstr(err.message, "/dev/null/x.gguf"));
   char path[] = "/tmp/setun-synthesis-XXXXXX";
   int fd = mkstemp(path);
   assert_true(fd >= 0);
