@@ -137,8 +137,10 @@ static void check_gate(st_random *r, const st_format *f, bool int8) {
     p.b[i]->glu(p.queue[i], fn, gate[i], up[i], t.n, rows, gate[i]);
     p.b[i]->linear(p.queue[i], gate[i], 0, t.n, down.normed ? norm[i] : NULL, 1e-5f, &last, 1);
   }
-  expect_near(&p, up, (size_t)TOKENS * rows, 1e-4, f->name);
-  expect_near(&p, gate, (size_t)TOKENS * rows, 1e-4, f->name);
+  // Sums of large numbers may be off by some of their last bits, 5e-7 of the largest. A clamped gate of them is small,
+  // at most 56, and off by that times its slope, at most 8.
+  double largest = expect_near(&p, up, (size_t)TOKENS * rows, 1e-4, f->name);
+  expect_within(&p, gate, (size_t)TOKENS * rows, 1e-4, 8 * 5e-7 * largest, f->name);
   // a number that the two compute a little differently may get another code
   expect_near(&p, dst, (size_t)TOKENS * down.desc.shape.rows, int8 ? 2e-2 : 1e-4, f->name);
   for (int k = 0; k < 3; k++) {

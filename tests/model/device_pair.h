@@ -86,8 +86,9 @@ static inline void free_vector(const pair *p, st_dvector *v[2]) {
   for (int i = 0; i < 2; i++) p->b[i]->vector_free(v[i]);
 }
 
-// The first n numbers of both; `allowed` relative to the largest.
-static inline void expect_near(const pair *p, st_array *a[2], size_t n, double allowed, const char *what) {
+// The first n numbers of both differ by no more than `allowed`, relative to the largest, and `least`. The largest.
+static inline double expect_within(const pair *p, st_array *a[2], size_t n, double allowed, double least,
+                                   const char *what) {
   float *x = malloc(2 * n * sizeof *x), *y = x + n;
   setun_error err;
   double off = 0, largest = 0;
@@ -99,10 +100,15 @@ static inline void expect_near(const pair *p, st_array *a[2], size_t n, double a
     if (fabs((double)y[i]) > largest) largest = fabs((double)y[i]);
   }
   free(x);
-  if (!(off <= allowed * largest)) {
+  if (!(off <= allowed * largest + least)) {
     fail_msg("%s: off by %.3g of %.3g (seed %llu, round %llu)", what, off, largest, (unsigned long long)rounds.seed,
              (unsigned long long)rounds.round);
   }
+  return largest;
+}
+
+static inline double expect_near(const pair *p, st_array *a[2], size_t n, double allowed, const char *what) {
+  return expect_within(p, a, n, allowed, 0, what);
 }
 
 typedef struct product {
