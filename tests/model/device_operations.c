@@ -576,13 +576,8 @@ static void all(void **state) {
 }
 
 int main(int argc, char **argv) {
-  st_device_facts facts;
   rounds = rounds_of_arguments(argc, argv);
-  gpu = st_backend_at(1);
-  if (!gpu || !gpu->device_at(0, &facts) || facts.problem[0]) {
-    printf("skipped: only the CPU was found; builds with sanitizers have no other device\n");
-    return 77;
-  }
+  if (!find_gpu()) return 77;
   const struct CMUnitTest tests[] = {cmocka_unit_test(norms), cmocka_unit_test(largest), cmocka_unit_test(top),
                                      cmocka_unit_test(copied), cmocka_unit_test(all)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,15 @@
 static const st_backend *gpu;
 static timed_rounds rounds;
 
+// Whether there is a device other than the CPU, whose backend is then `gpu`; false after a line that says so.
+static inline bool find_gpu(void) {
+  st_device_facts facts;
+  gpu = st_backend_at(1);
+  if (gpu && gpu->device_at(0, &facts) && !facts.problem[0]) return true;
+  printf("skipped: only the CPU was found; builds with sanitizers have no other device\n");
+  return false;
+}
+
 static inline uint32_t below(st_random *r, uint32_t n) {
   return (uint32_t)(st_random_u64(r) % n);
 }

@@ -94,12 +94,7 @@ static void wrong_results(void **state) {
 }
 
 int main(void) {
-  st_device_facts facts;
-  gpu = st_backend_at(1);
-  if (!gpu || !gpu->device_at(0, &facts) || facts.problem[0]) {
-    printf("skipped: only the CPU was found; builds with sanitizers have no other device\n");
-    return 77;
-  }
+  if (!find_gpu()) return 77;
   const struct CMUnitTest tests[] = {cmocka_unit_test(lost), cmocka_unit_test(wrong_results)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
