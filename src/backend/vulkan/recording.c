@@ -139,7 +139,7 @@ VkResult st_vk_commands(st_queue *q, VkCommandBuffer *commands) {
     if (r->used < oldest->used) oldest = r;
     // a buffer's handle may be another one's by now where one was freed
     if (!r->used || r->freed != freed || r->log.used != q->log.used) continue;
-    if (memcmp(r->log.bytes, q->log.bytes, q->log.used)) continue;
+    if (q->log.used && memcmp(r->log.bytes, q->log.bytes, q->log.used)) continue;
     r->used = q->submissions + 1;
     *commands = r->commands;
     return VK_SUCCESS;
